@@ -1,0 +1,48 @@
+"""The seam between a turn and its tools. Permission, limits and audit are wrappers around a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from nanobot.wire.call import Call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as an agent is offered it. `name` is the published name; `read_only` allows parallel running."""
+
+    name: str
+    description: str = ""
+    schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    target: str = ""
+    target_type: Literal["tool", "agent"] = "tool"
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool gave: MCP content blocks, and the same as data if there is such a form."""
+
+    content: Sequence[dict[str, Any]]
+    is_error: bool = False
+    structured: Any = None
+    meta: Mapping[str, Any] | None = None
+
+    @staticmethod
+    def text(text: str, *, is_error: bool = False) -> ToolResult:
+        return ToolResult(content=[{"type": "text", "text": text}], is_error=is_error)
+
+
+class ToolSource(Protocol):
+    """Where an agent's tools come from; used by several turns at once.
+
+    `list_tools` is cheap (cached) and never fails because one server does: what is missing is named in
+    `unavailable`. `call_tool` raises `ToolNotFound` for an unknown name; a failing tool is a result with
+    `is_error`; `UpstreamError` and `RpcError` mean there is no result.
+    """
+
+    async def list_tools(self) -> Sequence[Tool]: ...
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], call: Call) -> ToolResult: ...

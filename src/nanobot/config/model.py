@@ -1,0 +1,268 @@
+"""The one configuration model: frozen, validated, every object knowing the place it was written.
+
+Nothing here reads files or the environment. Text that may hold `${NAME}` is kept as written; whoever uses
+it expands it then (`config.expand`), so that `config show` never prints a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Dialect = Literal["OpenAIChatCompletions", "OpenAIResponses", "AnthropicMessages"]
+Mode = Literal["chat", "primary", "all", "subagent"]
+Permission = Literal["allow", "deny"]
+ToolChoice = str
+"""`auto`, `none`, `required` or the published name of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was written. `line` and `column` count from 1; `source` is a path as it was typed."""
+
+    source: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}:{self.column}"
+
+
+NOWHERE = Origin("(built in)", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`server[/tool][:alias]`. `tool` is the final name, after overrides and prefix."""
+
+    server: str
+    tool: str | None = None
+    alias: str | None = None
+
+    def __str__(self) -> str:
+        return self.server + (f"/{self.tool}" if self.tool else "") + (f":{self.alias}" if self.alias else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRef:
+    """Instructions that are fetched from a prompt: of `server`, or inline when `server` is empty."""
+
+    server: str
+    prompt: str
+    args: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSchema:
+    """The shape an agent's final answer must have."""
+
+    name: str = "output_schema"
+    description: str = ""
+    schema: Mapping[str, Any]
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasoning:
+    effort: str | None = None
+    summary: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """A configured persona with a model and tools. `model` "" means the default model."""
+
+    id: str
+    name: str = ""
+    short_name: str = ""
+    description: str = ""
+    icon: str = ""
+    icon_dark: str = ""
+    starter_messages: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instructions: str | PromptRef | None = None
+    model: str = ""
+    fallbacks: tuple[str, ...] = ()
+    allowed_models: tuple[str, ...] | None = None
+    mcp_servers: tuple[Reference, ...] = ()
+    tools: tuple[Reference, ...] = ()
+    agents: tuple[str, ...] = ()
+    prompts: tuple[Reference, ...] = ()
+    resources: tuple[Reference, ...] = ()
+    permissions: Mapping[str, Permission] | None = None
+    chat: bool = True
+    thread_name: str = ""
+    tool_choice: ToolChoice | None = None
+    parallel_tools: bool = True
+    max_iterations: int = 200
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning: Reasoning | None = None
+    max_tokens: int | None = None
+    context_window: int = 200_000
+    truncation: str | None = None
+    output: OutputSchema | None = None
+    tool_extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    mime_types: tuple[str, ...] = ()
+    mode: Mode | None = None
+    default: bool = False
+    origin: Origin = NOWHERE
+
+    @property
+    def display_name(self) -> str:
+        return self.name or self.short_name or self.id
+
+    def permits(self, key: str) -> bool:
+        """Whether `permissions` grant the built-in tool group `key`. A named key beats `*` in any order."""
+        if self.permissions is None:
+            return True
+        return self.permissions.get(key, self.permissions.get("*", "allow")) == "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOverride:
+    name: str | None = None
+    description: str | None = None
+    input_schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """An MCP server we use. `command` alone: stdio process; `url` alone: remote; neither: built in.
+
+    `allow_tools` None means all tools, an empty tuple none. `sandbox`: "auto" confines the process where the
+    platform can and refuses to start it where it cannot; "off" was written by the operator.
+    """
+
+    name: str
+    display_name: str = ""
+    description: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str = ""
+    protocol: Literal["auto", "legacy", "modern"] = "auto"
+    allow_tools: tuple[str, ...] | None = None
+    tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
+    tool_prefix: str = ""
+    timeout_ms: int = 30_000
+    tool_timeout_s: float = 300.0
+    sandbox: Literal["auto", "off"] = "auto"
+    network: Literal["host", "none"] = "host"
+    builtin: bool = False
+    base_dir: Path = Path()
+    """Directory of the document that declares the server: base of a relative `cwd`."""
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmProvider:
+    """A model provider. Empty `base_url`/`api_key`: the dialect's or the registry's default."""
+
+    name: str
+    dialect: Dialect
+    api_key: str = ""
+    base_url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptField:
+    name: str
+    description: str = ""
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """An inline prompt: a template with `${argument}` places."""
+
+    name: str
+    description: str = ""
+    template: str = ""
+    input: tuple[PromptField, ...] = ()
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvVar:
+    """A declared variable. `sensitive` ones are masked wherever they are shown."""
+
+    name: str
+    description: str = ""
+    default: str = ""
+    options: tuple[str, ...] = ()
+    optional: bool = False
+    sensitive: bool = True
+    use_bearer_token: bool = False
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publish:
+    """What this process serves as an MCP server. `entrypoint[0]` is the default agent."""
+
+    name: str = ""
+    version: str = ""
+    instructions: str = ""
+    introduction: str = ""
+    entrypoint: tuple[str, ...] = ()
+    mcp_servers: tuple[Reference, ...] = ()
+    tools: tuple[Reference, ...] = ()
+    prompts: tuple[Reference, ...] = ()
+    resources: tuple[Reference, ...] = ()
+    resource_templates: tuple[Reference, ...] = ()
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Section `server`: the HTTP listener and its limits."""
+
+    allowed_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    max_body_bytes: int = 32 * 1024 * 1024
+    max_message_bytes: int = 64 * 1024 * 1024
+    max_concurrent_requests: int = 128
+    list_ttl_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """Section `sessions`: MCP sessions of clients that use us."""
+
+    idle_timeout_s: float = 900.0
+    max_live: int = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything one installation was told. Immutable: share it between tasks and threads.
+
+    `origins` maps a dotted path (`agents.main.tools[0]`) to the place it was written. `env` is the session
+    environment that `${NAME}` is looked up in: process environment, env file and `-e` values, in that order.
+    """
+
+    home: Path
+    sources: tuple[str, ...] = ()
+    agents: Mapping[str, Agent] = field(default_factory=dict[str, Agent])
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
+    llm_providers: Mapping[str, LlmProvider] = field(default_factory=dict[str, LlmProvider])
+    prompts: Mapping[str, Prompt] = field(default_factory=dict[str, Prompt])
+    publish: Publish = field(default_factory=Publish)
+    env_vars: Mapping[str, EnvVar] = field(default_factory=dict[str, EnvVar])
+    server: ServerSettings = field(default_factory=ServerSettings)
+    sessions: SessionSettings = field(default_factory=SessionSettings)
+    default_model: str = ""
+    default_mini_model: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    origins: Mapping[str, Origin] = field(default_factory=dict[str, Origin], repr=False)
+
+    @property
+    def default_agent(self) -> Agent:
+        return self.agents[self.publish.entrypoint[0]]

@@ -1,0 +1,27 @@
+"""Logging: the standard library in every module, set up once at the entry of a command."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+_FIELDS_OF_EVERY_RECORD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
+
+
+class _Lines(logging.Formatter):
+    """`time level logger: sentence key=value …`, fields from `extra`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        fields = {k: v for k, v in record.__dict__.items() if k not in _FIELDS_OF_EVERY_RECORD}
+        if not fields:
+            return line
+        head, newline, rest = line.partition("\n")
+        return head + "".join(f" {k}={v!r}" for k, v in fields.items()) + newline + rest
+
+
+def set_up(*, debug: bool = False) -> None:
+    """Send log records to stderr (stdout may be a protocol). Called once, by a command."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True)

@@ -1,0 +1,57 @@
+"""What the store keeps, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+CallState = Literal["waiting", "started", "done"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRow:
+    """A stored conversation. `key` is unique per account (`cli:direct`); times are RFC 3339 in UTC.
+
+    `folder` is the absolute path of its working folder. `kind`: `chat` for people, `api` for programs.
+    """
+
+    id: str
+    key: str | None = None
+    account: str = ""
+    agent: str = ""
+    title: str = ""
+    kind: str = "chat"
+    folder: str = ""
+    created: str = ""
+    updated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is kept: its id and its encoded form (`llm.messages.encode_message`)."""
+
+    id: str
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One tool call on the record. `started` and not `done` after a crash means: outcome unknown."""
+
+    thread_id: str
+    turn_id: str
+    call_id: str
+    name: str
+    state: CallState
+    started: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRow:
+    """One turn. `stop` is "" while it runs; such a row found at start was interrupted by a crash."""
+
+    id: str
+    thread_id: str
+    agent: str
+    started: str
+    stop: str = ""

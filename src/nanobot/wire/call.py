@@ -1,0 +1,54 @@
+"""What travels with one request besides its params: who asks, and where news about it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nanobot.wire.rpc import Payload
+from nanobot.wire.versions import LATEST_LEGACY, Era
+
+Notify = Callable[[str, Payload], None]
+"""Send a notification (method, params) that belongs to the request. Never blocks; a slow reader loses it."""
+
+Ask = Callable[[str, Payload], Awaitable[Payload]]
+"""Put a question (method, params) to the peer that made the request. Raises `RpcError` if it cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who made a request. `account` is "" while authentication is off."""
+
+    account: str = ""
+    session: str | None = None
+    era: Era = "legacy"
+    version: str = LATEST_LEGACY
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    client: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+NOBODY = Caller()
+"""The caller of work that the program does for itself."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """The company of one request on its way to the server that answers it.
+
+    Cancelling the task that awaits the request cancels the request; there is no other switch.
+    For `notifications/progress` the giver of news leaves `progressToken` out; whoever owns the client's
+    token puts it back and keeps the values rising.
+    """
+
+    caller: Caller = NOBODY
+    wants_progress: bool = False
+    notify: Notify | None = None
+    ask: Ask | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`params._meta` of the request, decoded; without the reserved `io.modelcontextprotocol/` keys."""
+    thread: str | None = None
+    """Id of the thread for which a tool runs, if it runs for one."""
+    folder: Path | None = None
+    """Working folder of that thread; file tools resolve relative paths against it."""
