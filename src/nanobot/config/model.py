@@ -132,8 +132,7 @@ class ToolOverride:
 class McpServer:
     """An MCP server we use. `command` alone: stdio process; `url` alone: remote; neither: built in.
 
-    `allow_tools` None means all tools, an empty tuple none. `sandbox`: "auto" confines the process where the
-    platform can and refuses to start it where it cannot; "off" was written by the operator.
+    `allow_tools` None means all tools, an empty tuple none.
     """
 
     name: str
@@ -151,8 +150,6 @@ class McpServer:
     tool_prefix: str = ""
     timeout_ms: int = 30_000
     tool_timeout_s: float = 300.0
-    sandbox: Literal["auto", "off"] = "auto"
-    network: Literal["host", "none"] = "host"
     builtin: bool = False
     base_dir: Path = Path()
     """Directory of the document that declares the server: base of a relative `cwd`."""
