@@ -1,0 +1,10 @@
+"""What every test shares: the event loop it runs on."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
