@@ -9,7 +9,7 @@ class Duplex(Protocol):
     """Carries whole messages both ways. One reader; any number of senders at once."""
 
     async def send(self, message: bytes) -> None:
-        """Hand over one message (no newline inside). Raises `anyio.BrokenResourceError` once the peer is gone."""
+        """Hand over one message, no newline inside. `anyio.BrokenResourceError` once the peer is gone."""
         ...
 
     async def receive(self) -> bytes:
