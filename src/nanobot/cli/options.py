@@ -1,0 +1,81 @@
+"""Options that many commands share: which configuration to use."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nanobot.config.model import Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChoice:
+    """What the command line says about the configuration."""
+
+    sources: tuple[str, ...]
+    set_env: tuple[str, ...]
+    env_file: str | None
+    empty_env: bool
+    agent: str | None
+    default_model: str | None
+
+    def load(self) -> Config:
+        """Read and check it. Raises `ConfigError`."""
+        from nanobot.config.load import load_config
+
+        home = os.environ.get("NANOBOT_HOME")
+        return load_config(
+            self.sources,
+            env=os.environ,
+            cwd=Path.cwd(),
+            home=Path(home) if home else None,
+            env_file=self.env_file,
+            set_env=self.set_env,
+            empty_env=self.empty_env,
+            agent=self.agent,
+            default_model=self.default_model,
+        )
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options; the command gets them as one argument `choice`."""
+
+    @click.option(
+        "-c", "--config", "sources", multiple=True, envvar="NANOBOT_CONFIG", metavar="PATH",
+        help="Configuration file or directory; may be repeated.",
+    )  # fmt: skip
+    @click.option(
+        "-e", "--env", "set_env", multiple=True, metavar="KEY[=VALUE]",
+        help="Set a variable, or pass one on from the environment.",
+    )  # fmt: skip
+    @click.option("--env-file", metavar="PATH", help="File of KEY=VALUE lines (default ./nanobot.env).")
+    @click.option("--empty-env", is_flag=True, help="Do not take variables from the environment.")
+    @click.option("--agent", metavar="ID", help="Make this agent the default one.")
+    @click.option(
+        "--default-model", metavar="MODEL", envvar="NANOBOT_DEFAULT_MODEL",
+        help="Model of agents that name none, e.g. openai/gpt-4.1 or demo.",
+    )  # fmt: skip
+    @click.option(
+        "-C", "--chdir", metavar="DIR", envvar="NANOBOT_CHDIR", help="Work in this directory.",
+        type=click.Path(exists=True, file_okay=False),
+    )  # fmt: skip
+    @click.option("--debug", is_flag=True, help="Log more, to stderr.")
+    @functools.wraps(command)
+    def with_choice(*args: Any, chdir: str | None, debug: bool, **options: Any) -> Any:
+        from nanobot import logs
+
+        if chdir:
+            os.chdir(chdir)
+        logs.set_up(debug=debug)
+        names = ("sources", "set_env", "env_file", "empty_env", "agent", "default_model")
+        choice = ConfigChoice(**{name: options.pop(name) for name in names})
+        return command(*args, choice=choice, **options)
+
+    return with_choice

@@ -1,0 +1,84 @@
+"""`nanobot run`: serve everything the configuration publishes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from nanobot.cli.options import ConfigChoice, config_options
+from nanobot.errors import UsageError
+
+if TYPE_CHECKING:
+    from nanobot.config.model import Config
+
+DEFAULT_ADDRESS = "localhost:8080"
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "-a", "--listen-address", default=DEFAULT_ADDRESS, show_default=True, metavar="HOST:PORT",
+    help="Where to listen; `stdio` speaks MCP on standard input and output.",
+)  # fmt: skip
+@click.option("--disable-ui", is_flag=True, help="Serve no web page, only the protocols.")
+@config_options
+def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, disable_ui: bool) -> None:
+    """Serve agents and tools over HTTP or stdio.
+
+    PATH is a configuration file or directory, the same as --config.
+    """
+    from dataclasses import replace
+
+    import anyio
+
+    if paths and choice.sources:
+        raise UsageError("Give the configuration either as PATH or with --config, not both.")
+    config = replace(choice, sources=paths or choice.sources).load()
+    if listen_address == "stdio":
+        anyio.run(_over_stdio, config)
+        return
+    host, port = parse_address(listen_address)
+    anyio.run(_over_http, config, host, port, not disable_ui, backend_options={"use_uvloop": _has_uvloop()})
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """`[http://]HOST:PORT` taken apart. Raises `UsageError` naming what is wrong."""
+    if address.startswith("https://"):
+        raise UsageError(f"{address!r}: nanobot serves plain HTTP; put a TLS proxy in front of it.")
+    host, colon, port = address.removeprefix("http://").rstrip("/").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise UsageError(
+            f"{address!r} is no address to listen on; write HOST:PORT, for example {DEFAULT_ADDRESS}."
+        )
+    return host.strip("[]") or "localhost", int(port)
+
+
+async def _over_http(config: Config, host: str, port: int, ui: bool) -> None:
+    from nanobot.app import open_app
+    from nanobot.server.security import check_listen_address
+    from nanobot.server.serve import serve
+
+    check_listen_address(host)
+    async with open_app(config) as app:
+        await serve(app, host=host, port=port, ui=ui, ready=_announce)
+
+
+def _announce(url: str) -> None:
+    click.echo(f"Starting server url={url}", err=True)
+
+
+async def _over_stdio(config: Config) -> None:
+    from nanobot import __version__
+    from nanobot.app import open_app
+    from nanobot.wire.server_duplex import serve_duplex
+    from nanobot.wire.stdio import own_stdio
+
+    async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config) as app:
+        await serve_duplex(duplex, app.publisher, version=__version__, settings=config.server)
+
+
+def _has_uvloop() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("uvloop") is not None

@@ -1,0 +1,102 @@
+"""`nanobot sessions`: the stored conversations, without starting anything else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nanobot.cli.options import ConfigChoice, config_options
+from nanobot.errors import NotFound
+
+if TYPE_CHECKING:
+    from nanobot.store import Threads
+    from nanobot.store.rows import ThreadRow
+
+
+def _asynchronous(function: Any) -> Any:
+    """Run an async command body."""
+
+    @wraps(function)
+    def run(**options: Any) -> None:
+        import anyio
+
+        async def body() -> None:
+            await function(**options)
+
+        anyio.run(body)
+
+    return run
+
+
+@click.group()
+def command() -> None:
+    """List, show, rename and delete stored conversations. ID is an id or a key such as `cli:direct`."""
+
+
+@command.command("list")
+@click.option("-n", "--limit", default=50, show_default=True, help="How many, newest first.")
+@config_options
+@_asynchronous
+async def list_(choice: ConfigChoice, limit: int) -> None:
+    """List conversations, newest first."""
+    async with _threads(choice) as threads:
+        for row in await threads.recent(limit=limit):
+            click.echo(f"{row.id}  {row.updated[:16]:16}  {row.key or '-':24}  {row.agent:16}  {row.title}")
+
+
+@command.command("show")
+@click.argument("id")
+@config_options
+@_asynchronous
+async def show(choice: ConfigChoice, id: str) -> None:
+    """Print a conversation."""
+    from nanobot.cli.text import transcript
+    from nanobot.llm.messages import decode_message
+
+    async with _threads(choice) as threads:
+        row = await _find(threads, id)
+        for stored in await threads.messages(row.id):
+            click.echo(transcript(decode_message(stored.raw)))
+
+
+@command.command("rename")
+@click.argument("id")
+@click.argument("title")
+@config_options
+@_asynchronous
+async def rename(choice: ConfigChoice, id: str, title: str) -> None:
+    """Give a conversation a title."""
+    async with _threads(choice) as threads:
+        await threads.rename((await _find(threads, id)).id, title)
+
+
+@command.command("delete")
+@click.argument("id")
+@config_options
+@_asynchronous
+async def delete(choice: ConfigChoice, id: str) -> None:
+    """Delete a conversation and everything stored with it."""
+    async with _threads(choice) as threads:
+        row = await _find(threads, id)
+        await threads.delete(row.id)
+        click.echo(f"Deleted {row.id}.")
+
+
+@asynccontextmanager
+async def _threads(choice: ConfigChoice) -> AsyncGenerator[Threads]:
+    from nanobot.store import open_store
+
+    config = choice.load()
+    async with open_store(config.home / "nanobot.db") as store:
+        yield store.threads
+
+
+async def _find(threads: Threads, id: str) -> ThreadRow:
+    row = await threads.find(id)
+    if row is None:
+        raise NotFound(f"There is no conversation {id!r}; `nanobot sessions list` shows those there are.")
+    return row

@@ -1,0 +1,15 @@
+"""The one table of commands: help, completion and documentation are made from it."""
+
+from __future__ import annotations
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "chat": ("nanobot.cli.chat", "Talk to an agent in the terminal."),
+    "run": ("nanobot.cli.run", "Serve agents and tools over HTTP or stdio."),
+    "call": ("nanobot.cli.call", "Call one tool or agent and print the answer."),
+    "targets": ("nanobot.cli.targets", "List what can be called."),
+    "sessions": ("nanobot.cli.sessions", "List, show, rename and delete stored conversations."),
+    "config": ("nanobot.cli.config", "Check and show the configuration."),
+}
+"""Every command: the module that holds it (as `command`) and its line in the help."""
+
+ALIASES = {"agent": "chat"}
