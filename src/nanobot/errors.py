@@ -7,6 +7,7 @@
     │   └── ToolNotFound
     ├── Busy                 a queue, a port or a limit is full; try again later
     ├── StoreError           the database could not do what was asked
+    │   └── Duplicate        what was to be stored is there already
     ├── UpstreamError        an MCP server we use
     │   ├── UpstreamUnavailable   not reachable, crashed, or waiting before its next try
     │   └── UpstreamTimeout       no answer within its time
@@ -65,6 +66,12 @@ class StoreError(NanobotError):
     """The database refused or failed; what was acknowledged before is still there."""
 
     code = "store"
+
+
+class Duplicate(StoreError):
+    """An id or key that must be unique is taken; nothing was stored."""
+
+    code = "store.duplicate"
 
 
 class UpstreamError(NanobotError):

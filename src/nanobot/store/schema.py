@@ -1,0 +1,79 @@
+"""The tables as they are now. `migrations` is how a file gets there; a test holds the two together."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+
+def _thread_id(*, primary_key: bool = False) -> Column[str]:
+    owner = ForeignKey("threads.id", ondelete="CASCADE")
+    return Column("thread_id", Text, owner, nullable=False, primary_key=primary_key)
+
+
+def _text(name: str) -> Column[str]:
+    return Column(name, Text, nullable=False, server_default="")
+
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("key", Text),
+    _text("account"),
+    _text("agent"),
+    _text("title"),
+    _text("kind"),
+    _text("folder"),
+    _text("created"),
+    _text("updated"),
+    UniqueConstraint("account", "key"),
+    Index("threads_recent", "account", "updated"),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    _thread_id(),
+    Column("id", Text, nullable=False),
+    Column("raw", LargeBinary, nullable=False),
+    UniqueConstraint("thread_id", "id"),
+    Index("messages_in_order", "thread_id", "seq"),
+)
+"""`seq` rises with every message of the file, so it orders the messages of each thread."""
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _thread_id(),
+    _text("agent"),
+    _text("started"),
+    _text("stop"),
+    Index("turns_by_stop", "thread_id", "stop"),
+)
+
+tool_calls = Table(
+    "tool_calls",
+    metadata,
+    _thread_id(primary_key=True),
+    Column("call_id", Text, primary_key=True),
+    Column("turn_id", Text, nullable=False),
+    _text("name"),
+    Column("state", Text, nullable=False),
+    _text("started"),
+    Index("tool_calls_by_state", "thread_id", "state"),
+)
+"""The ledger: what was asked of the world, and whether the answer is known."""

@@ -1,0 +1,46 @@
+"""Opening the store, and what an open one offers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from nanobot.store.threads import Threads
+
+_CLOSING_S = 30
+"""How long leaving waits for writes that are already queued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """An open database. Each attribute is the repository of one kind of thing."""
+
+    threads: Threads
+
+
+def now() -> str:
+    """The time in UTC as RFC 3339 with microseconds: of fixed width, so that text sorts as time does."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+@asynccontextmanager
+async def open_store(path: Path, *, clock: Callable[[], str] = now) -> AsyncGenerator[Store]:
+    """The store in the SQLite file `path`, made or brought to the current schema first.
+
+    Several processes may have one file open. Leaving finishes what is queued. Raises `StoreError` when
+    the file cannot be opened, is damaged (it is then moved aside) or belongs to a newer program.
+    """
+    from nanobot.store.database import Database  # loads SQLAlchemy: 0.2 s
+
+    database = await to_thread.run_sync(Database.open, path)
+    try:
+        yield Store(threads=Threads(database, clock))
+    finally:
+        with anyio.move_on_after(_CLOSING_S, shield=True):
+            await to_thread.run_sync(database.close, abandon_on_cancel=True)

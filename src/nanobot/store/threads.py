@@ -1,0 +1,122 @@
+"""Conversations on record: threads, their messages, their turns and their tool calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from nanobot.errors import NotFound
+from nanobot.store.rows import LedgerEntry, StoredMessage, ThreadRow, TurnRow
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from nanobot.store.database import Database
+    from nanobot.store.statements import Statement
+
+
+class Threads:
+    """The repository of threads. What has returned is durable; a cancelled write still happens, as a whole.
+
+    Every method may raise `StoreError`.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], str]) -> None:
+        from nanobot.store.statements import Statements  # loads SQLAlchemy
+
+        self._database = database
+        self._clock = clock
+        self._sql = Statements(database.dialect)
+
+    async def create(self, row: ThreadRow) -> None:
+        """Store a new thread; times that are "" become now. Raises `Duplicate` if its id or key is taken."""
+        now = self._clock()
+        values = _fields(row) | {"created": row.created or now, "updated": row.updated or now}
+        await self._database.write(lambda c: self._sql.create.run(c, values))
+
+    async def find(self, id_or_key: str, *, account: str = "") -> ThreadRow | None:
+        """The thread of `account` with this id, else with this key."""
+        values = {"name": id_or_key, "account": account}
+
+        def find(connection: Connection) -> ThreadRow | None:
+            found = self._sql.find.run(connection, values).mappings().first()
+            return None if found is None else ThreadRow(**found)
+
+        return await self._database.read(find)
+
+    async def recent(self, *, account: str = "", limit: int = 50) -> list[ThreadRow]:
+        """The threads of `account`, the last changed first."""
+        values = {"account": account, "limit": limit}
+
+        def recent(connection: Connection) -> list[ThreadRow]:
+            return [ThreadRow(**row) for row in self._sql.recent.run(connection, values).mappings()]
+
+        return await self._database.read(recent)
+
+    async def rename(self, id: str, title: str) -> None:
+        """Give the thread a title. Raises `NotFound`."""
+        values = {"thread": id, "title": title}
+        await self._database.write(lambda c: _meet(c, self._sql.rename, values))
+
+    async def delete(self, id: str) -> None:
+        """Remove the thread with everything that belongs to it. Raises `NotFound`."""
+        await self._database.write(lambda c: _meet(c, self._sql.delete, {"thread": id}))
+
+    async def append(
+        self,
+        thread_id: str,
+        messages: Sequence[StoredMessage],
+        *,
+        calls: Sequence[LedgerEntry] = (),
+        turn: TurnRow | None = None,
+    ) -> None:
+        """Add messages, and record where tool calls and the turn stand, all or nothing.
+
+        A ledger entry replaces the one with its thread and call id, a turn the one with its id. Raises
+        `NotFound` for an unknown thread and `Duplicate` for a message id that the thread already has.
+        """
+        now = {"thread": thread_id, "now": self._clock()}
+        rows = [{"thread_id": thread_id, "id": m.id, "raw": m.raw} for m in messages]
+        entries = [_fields(call) for call in calls]
+
+        def append(connection: Connection) -> None:
+            _meet(connection, self._sql.touch, now)
+            if rows:
+                self._sql.add_message.run_each(connection, rows)
+            if entries:
+                self._sql.record_call.run_each(connection, entries)
+            if turn is not None:
+                self._sql.record_turn.run(connection, _fields(turn))
+
+        await self._database.write(append)
+
+    async def messages(self, thread_id: str) -> list[StoredMessage]:
+        """All messages of the thread, the oldest first; none for an unknown thread."""
+
+        def read(connection: Connection) -> list[StoredMessage]:
+            rows = self._sql.messages.run(connection, {"thread": thread_id})
+            return [StoredMessage(*row) for row in rows.tuples()]
+
+        return await self._database.read(read)
+
+    async def unfinished(self, thread_id: str) -> tuple[list[TurnRow], list[LedgerEntry]]:
+        """What was going on when the record ends: turns without a stop, calls that are not `done`."""
+        values = {"thread": thread_id}
+
+        def read(connection: Connection) -> tuple[list[TurnRow], list[LedgerEntry]]:
+            turns = self._sql.open_turns.run(connection, values).mappings()
+            calls = self._sql.open_calls.run(connection, values).mappings()
+            return [TurnRow(**turn) for turn in turns], [LedgerEntry(**call) for call in calls]
+
+        return await self._database.read(read)
+
+
+def _meet(connection: Connection, statement: Statement, values: dict[str, str]) -> None:
+    """Run a statement on the thread `values["thread"]`. Raises `NotFound` if there is none."""
+    if statement.run(connection, values).rowcount == 0:
+        raise NotFound(f"There is no thread {values['thread']!r}.")
+
+
+def _fields(row: ThreadRow | LedgerEntry | TurnRow) -> dict[str, str | None]:
+    """The fields of a row by name: `asdict` would copy each value, at ten times the cost."""
+    return {name: getattr(row, name) for name in row.__slots__}
