@@ -95,7 +95,7 @@ class Threads:
 
         def read(connection: Connection) -> list[StoredMessage]:
             rows = self._sql.messages.run(connection, {"thread": thread_id})
-            return [StoredMessage(*row) for row in rows.tuples()]
+            return [StoredMessage(row.id, row.raw) for row in rows]
 
         return await self._database.read(read)
 
