@@ -32,6 +32,7 @@ class ProviderError(NanobotError):
     """A provider refused or failed. `retry_after` is in seconds, None if the provider did not say.
 
     `shown` is True once text of the failed answer was emitted: such a request is never simply repeated.
+    `detail` is what the provider itself said, cut and without secrets: for logs and programs, not for people.
     """
 
     code = "provider"
@@ -46,6 +47,7 @@ class ProviderError(NanobotError):
         retry_after: float | None = None,
         retryable: bool = False,
         shown: bool = False,
+        detail: str = "",
     ) -> None:
         super().__init__(message)
         self.kind: ErrorKind = kind
@@ -54,6 +56,7 @@ class ProviderError(NanobotError):
         self.retry_after = retry_after
         self.retryable = retryable
         self.shown = shown
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)

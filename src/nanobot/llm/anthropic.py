@@ -1,0 +1,459 @@
+"""The Messages dialect: Anthropic's interface."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from nanobot.llm import failures
+from nanobot.llm import request as wire
+from nanobot.llm.assemble import Assembly
+from nanobot.llm.content import (
+    AudioPart,
+    FilePart,
+    ImagePart,
+    Part,
+    TextPart,
+    arguments_of,
+    clean,
+    encode,
+    parts_of,
+)
+from nanobot.llm.endpoint import Adaptations, Endpoint
+from nanobot.llm.messages import (
+    Content,
+    JsonObject,
+    Message,
+    ProviderData,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolOutput,
+)
+from nanobot.llm.model import Emit, FinishReason, ModelRequest, ModelResponse, ToolSpec, Usage
+from nanobot.llm.usage import estimated, number
+
+KIND: Final = "anthropic"
+VERSION: Final = "2023-06-01"
+_TOOLS_KEY: Final = "anthropic"
+_RESULT: Final = b'{"type":"tool_result"'
+_MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+_MIN_CACHED_BYTES: Final = 3700
+"""Below about 1024 tokens a provider caches nothing."""
+_DEFAULT_LIMIT: Final = 8192
+_LARGEST_DEFAULT: Final = 32_000
+_CLAUDE = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
+_BUDGET: Final = {"low": 1024, "medium": 4096, "high": 8192, "xhigh": 16384, "max": 16384}
+
+_FINISH: Final[Mapping[str, FinishReason]] = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "refusal": "refusal",
+}
+
+
+class AnthropicMessages:
+    """`POST <base>/messages`, always streaming. A base URL may end in `/v1` or not."""
+
+    path = "/messages"
+
+    def headers(self, endpoint: Endpoint) -> Mapping[str, str]:
+        headers = {"anthropic-version": VERSION}
+        if endpoint.api_key:
+            headers["x-api-key"] = endpoint.api_key
+        return headers
+
+    def encode(self, request: ModelRequest, endpoint: Endpoint, learned: Adaptations) -> bytes:
+        scope = endpoint.scope(request.model)
+        images = "images" not in learned.refused
+        writer = _Writer(scope, images=images)
+        messages = wire.conversation(request.messages)
+        blocks = wire.encoded(messages, f"anthropic|{scope}|{images:d}", writer.message)
+        turns = _turns(messages, blocks)
+        options = _options(request, learned, may_think=_may_think(turns))
+        system = (
+            [encode({"type": "text", "text": clean(request.instructions)})] if request.instructions else []
+        )
+        tools = wire.encoded_tools(request.tools, _TOOLS_KEY, _tool) if request.tools.tools else b""
+        if endpoint.quirks.prompt_cache:
+            size = len(tools) + sum(map(len, system)) + sum(map(len, blocks))
+            if size >= _MIN_CACHED_BYTES:
+                tools = _marked(tools)
+                system = [_marked(s) for s in system]
+                _mark_newest(turns)
+        lists: dict[str, Sequence[bytes]] = {
+            "messages": [b'{"role":"%b","content":[%b]}' % (role, content) for role, content in turns]
+        }
+        if system:
+            lists["system"] = system
+        if tools:
+            lists["tools"] = [tools]
+        return wire.body(options, **lists)
+
+    def read(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> AnthropicReading:
+        return AnthropicReading(request, endpoint, emit)
+
+
+def _options(request: ModelRequest, learned: Adaptations, *, may_think: bool) -> JsonObject:
+    version = _version(request.model)
+    limit = learned.limit(request.max_tokens or _default_limit(version)) or _DEFAULT_LIMIT
+    options: JsonObject = {"model": request.model, "max_tokens": limit, "stream": True}
+    thinking = _thinking(request.effort, version, limit, learned.max_tokens)
+    kind = thinking.get("thinking", {}).get("type", "disabled")
+    if kind == "enabled" and not may_think:
+        thinking, kind = {}, "disabled"
+    options |= thinking
+    if kind == "disabled" and not _refuses_sampling(version):
+        if "temperature" not in learned.refused:
+            options["temperature"] = request.temperature
+        if "top_p" not in learned.refused:
+            options["top_p"] = request.top_p
+    if request.stop:
+        options["stop_sequences"] = [s for s in request.stop if s.strip()]
+    if request.tools.tools and request.tool_choice:
+        options["tool_choice"] = _choice(request.tool_choice, may_force=kind == "disabled")
+    if request.output:
+        config: JsonObject = options.get("output_config", {})
+        form = {"type": "json_schema", "schema": request.output.schema}
+        options["output_config"] = {**config, "format": form}
+    return options
+
+
+def _choice(choice: str, *, may_force: bool) -> JsonObject:
+    match choice:
+        case "auto" | "none":
+            return {"type": choice}
+        case _ if not may_force:  # a model that thinks must not be forced
+            return {"type": "auto"}
+        case "required":
+            return {"type": "any"}
+        case _:
+            return {"type": "tool", "name": choice}
+
+
+Version = tuple[str, int, int] | None
+"""(family, major, minor) of a Claude model."""
+
+
+def _version(model: str) -> Version:
+    found = _CLAUDE.search(model)
+    return (found[1], int(found[2]), int(found[3] or 0)) if found else None
+
+
+def _adapts_effort(version: Version) -> bool:
+    if version is None:
+        return False
+    family, major, minor = version
+    return (major, minor) >= (4, 7) if family == "opus" else family != "haiku" and major >= 5
+
+
+_refuses_sampling = _adapts_effort
+
+
+def _default_limit(version: Version) -> int:
+    return _LARGEST_DEFAULT if version and version[1] >= 4 else _DEFAULT_LIMIT
+
+
+def _thinking(effort: str | None, version: Version, limit: int, largest: int | None) -> JsonObject:
+    """The fields that make a model think; {} leaves it to the provider."""
+    if effort is None:
+        return {}
+    if _adapts_effort(version):
+        if effort == "none":
+            thinks_by_itself = version is not None and version[1] >= 5
+            return {"thinking": {"type": "disabled"}} if thinks_by_itself else {}
+        level = {"minimal": "low", "adaptive": None}.get(effort, effort)
+        adaptive: JsonObject = {"thinking": {"type": "adaptive"}}
+        return adaptive if level is None else {**adaptive, "output_config": {"effort": level}}
+    if effort == "adaptive":
+        return {"thinking": {"type": "adaptive"}}
+    budget = _BUDGET.get(effort)
+    if budget is None:
+        return {}
+    if budget >= limit:
+        limit = budget + 4096 if largest is None else min(budget + 4096, largest)
+        budget = min(budget, limit - 1)
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}, "max_tokens": limit}
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    if tool.extensions.get("type", "custom") not in ("", "custom"):  # a tool the provider defines itself
+        return {"name": tool.name}
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+
+
+def _turns(messages: Sequence[Message], blocks: Sequence[bytes]) -> list[list[bytes]]:
+    """[role, content blocks] with neighbours of one role joined. Results come before anything else."""
+    turns: list[list[bytes]] = []
+    role = ""
+    group: list[bytes] = []
+    for message, content in zip(messages, blocks, strict=True):
+        if not content:
+            continue
+        if message.role != role:
+            role = message.role
+            group = []
+            turns.append([role.encode(), b""])
+        group.append(content)
+        if len(group) > 1:
+            group.sort(key=lambda c: not c.startswith(_RESULT))
+            turns[-1][1] = b",".join(group)
+        else:
+            turns[-1][1] = content
+    return turns
+
+
+def _may_think(turns: Sequence[Sequence[bytes]]) -> bool:
+    """Whether thinking may be on: an answer whose results are sent now must begin with its thinking.
+
+    It does not after the model was switched in the middle of a tool loop.
+    """
+    if len(turns) < 2 or not turns[-1][1].startswith(_RESULT):
+        return True
+    return turns[-2][1].startswith((b'{"type":"thinking"', b'{"type":"redacted_thinking"'))
+
+
+def _mark_newest(turns: list[list[bytes]]) -> None:
+    """Let the provider cache up to the newest block, and find what it cached for the request before."""
+    marked = 0
+    for turn in reversed(turns):
+        if turn[0] == b"user":
+            turn[1] = _marked(turn[1])
+            marked += 1
+            if marked == 2:
+                return
+
+
+def _marked(objects: bytes) -> bytes:
+    """`objects` with a cache mark in the last one."""
+    return objects[:-1] + _MARK if objects else objects
+
+
+class _Writer:
+    """Writes the content blocks of messages, for one scope."""
+
+    def __init__(self, scope: str, *, images: bool) -> None:
+        self._scope = scope
+        self._images = images
+
+    def message(self, message: Message) -> bytes:
+        blocks = self._assistant(message) if message.role == "assistant" else self._user(message)
+        return b",".join(encode(b) for b in blocks)
+
+    def _assistant(self, message: Message) -> list[JsonObject]:
+        blocks: list[JsonObject] = []
+        for item in message.items:
+            match item:
+                case Text(_, text) if text.strip():
+                    blocks.append({"type": "text", "text": clean(text).rstrip()})
+                case ToolCall():
+                    blocks.append(
+                        {
+                            "type": "tool_use",
+                            "id": wire.call_id(item.call_id),
+                            "name": item.name,
+                            "input": arguments_of(item.arguments) or {},
+                        }
+                    )
+                case Reasoning(_, _, ProviderData(kind, scope, data)):
+                    if kind == KIND and scope == self._scope:
+                        blocks.append(data)
+                case _:
+                    pass
+        return blocks or [{"type": "text", "text": "(empty)"}]
+
+    def _user(self, message: Message) -> list[JsonObject]:
+        results: list[JsonObject] = []
+        rest: list[JsonObject] = []
+        for item in message.items:
+            match item:
+                case ToolOutput():
+                    results.append(self._result(item))
+                case Text(_, text):
+                    rest += [_part(p) for p in parts_of([{"type": "text", "text": text}])]
+                case Content(_, body):
+                    rest += [_part(p) for p in parts_of([body], images=self._images)]
+                case _:
+                    pass
+        return results + rest or [{"type": "text", "text": "(empty)"}]
+
+    def _result(self, result: ToolOutput) -> JsonObject:
+        content = [_part(p) for p in parts_of(result.content, images=self._images)]
+        body: JsonObject = {"type": "tool_result", "tool_use_id": wire.call_id(result.call_id)}
+        body["content"] = content or [{"type": "text", "text": "(empty)"}]
+        if result.is_error:
+            body["is_error"] = True
+        return body
+
+
+def _part(part: Part) -> JsonObject:
+    match part:
+        case TextPart(text):
+            return {"type": "text", "text": text}
+        case ImagePart(mime, data):
+            return {"type": "image", "source": {"type": "base64", "media_type": mime, "data": data}}
+        case AudioPart(mime, _):
+            return {"type": "text", "text": f"[audio {mime}: this model cannot hear it]"}
+        case FilePart(mime, data, name):
+            source = {"type": "base64", "media_type": mime, "data": data}
+            return {"type": "document", "source": source, "title": name}
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    index: int = 0
+    delta: _Delta | None = None
+    content_block: dict[str, Any] | None = None
+    message: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+_decode: Final[Callable[[bytes], _Event]] = msgspec.json.Decoder(_Event, strict=False).decode
+
+
+class AnthropicReading:
+    """One streamed answer. Blocks are told apart by `index`; only `message_stop` ends it."""
+
+    def __init__(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> None:
+        self.done = False
+        self._request = request
+        self._endpoint = endpoint
+        self._into = Assembly(emit, kind=KIND, scope=endpoint.scope(request.model))
+        self._model = ""
+        self._stop = ""
+        self._usage: dict[str, Any] = {}
+        self._signatures: dict[int, str] = {}
+        self._inputs: dict[int, Any] = {}  # complete inputs that came with the start of a block
+
+    @property
+    def shown(self) -> bool:
+        return self._into.shown
+
+    def event(self, data: bytes) -> None:
+        event = _decode(data)
+        match event.type:
+            case "content_block_delta" if event.delta:
+                self._delta(event.index, event.delta)
+            case "content_block_start" if event.content_block:
+                self._open(event.index, event.content_block)
+            case "content_block_stop":
+                self._close(event.index)
+            case "message_start":
+                self._start(event.message or {})
+            case "message_delta":
+                if event.delta and event.delta.stop_reason:
+                    self._stop = event.delta.stop_reason
+                self._count(event.usage)
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise failures.reported(
+                    self._endpoint.provider, {"error": event.error}, secret=self._endpoint.api_key
+                )
+            case _:
+                pass
+
+    def whole(self, body: bytes) -> None:
+        answer: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any])
+        if answer.get("type") == "error":
+            raise failures.reported(self._endpoint.provider, answer, secret=self._endpoint.api_key)
+        self._start(answer)
+        blocks: Sequence[dict[str, Any]] = answer.get("content") or ()
+        for index, block in enumerate(blocks):
+            self._open(index, block)
+            self._close(index)
+        self._stop = answer.get("stop_reason") or ""
+        self.done = True
+
+    def response(self) -> ModelResponse:
+        if not self.done:
+            raise failures.cut_off(self._endpoint.provider)
+        if self._stop == "model_context_window_exceeded" and not self._into.shown:
+            raise failures.reported(self._endpoint.provider, {"code": self._stop})
+        finish = self._finish()
+        items = self._into.items(finish)
+        return ModelResponse(
+            id=self._into.id,
+            model=self._model or self._request.model,
+            items=items,
+            finish=finish,
+            usage=_usage(self._usage) or estimated(self._request, items),
+        )
+
+    def _finish(self) -> FinishReason:
+        if self._stop == "model_context_window_exceeded":
+            return "length"
+        finish = _FINISH.get(self._stop, "stop")
+        return "tool_calls" if finish == "stop" and self._into.calls() else finish
+
+    def _start(self, message: Mapping[str, Any]) -> None:
+        self._model = message.get("model") or ""
+        self._count(message.get("usage"))
+
+    def _delta(self, index: int, delta: _Delta) -> None:
+        match delta.type:
+            case "text_delta":
+                self._into.text(index, delta.text)
+            case "input_json_delta":
+                if delta.partial_json:
+                    self._into.call(index, piece=delta.partial_json)
+            case "thinking_delta":
+                self._into.reasoning(index, delta.thinking)
+            case "signature_delta":
+                self._signatures[index] = self._signatures.get(index, "") + delta.signature
+            case _:
+                pass
+
+    def _open(self, index: int, block: dict[str, Any]) -> None:
+        match block.get("type"):
+            case "text":
+                self._into.text(index, str(block.get("text") or ""))
+            case "tool_use":
+                self._into.call(index, call_id=str(block.get("id") or ""), name=str(block.get("name") or ""))
+                self._inputs[index] = block.get("input")
+            case "thinking":
+                self._into.reasoning(index, str(block.get("thinking") or ""))
+                self._signatures[index] = str(block.get("signature") or "")
+            case _:
+                # Redacted thinking and what the provider's own tools did: wanted back as it came.
+                self._into.keep(index, block)
+
+    def _close(self, index: int) -> None:
+        if index in self._signatures:
+            thinking = self._into.text_of(index)
+            signature = self._signatures[index]
+            self._into.keep(index, {"type": "thinking", "thinking": thinking, "signature": signature})
+        elif index in self._inputs and not self._into.text_of(index):
+            self._into.arguments(index, encode(self._inputs[index] or {}).decode())
+
+    def _count(self, usage: Mapping[str, Any] | None) -> None:
+        self._usage |= {k: v for k, v in (usage or {}).items() if v is not None}
+
+
+def _usage(said: Mapping[str, Any]) -> Usage | None:
+    if not said:
+        return None
+    read = number(said.get("cache_read_input_tokens"))
+    written = number(said.get("cache_creation_input_tokens"))
+    return Usage(
+        input_tokens=(number(said.get("input_tokens")) or 0) + (read or 0) + (written or 0),
+        output_tokens=number(said.get("output_tokens")) or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )

@@ -1,0 +1,135 @@
+"""What all dialects do alike when they write a request: parts from caches, joined.
+
+Every message keeps its encoded form in `Message.wire`, every tool set in `ToolSet.wire`. A form depends on
+nothing but the message and its key, so a key names everything else it depends on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nanobot.llm.content import clean, encode
+from nanobot.llm.messages import Item, JsonObject, Message, Text, ToolCall, ToolOutput
+from nanobot.llm.model import ToolSet, ToolSpec
+
+_CALLS = "calls"
+"""Key in `Message.wire`: the ids of the calls of a message, NUL between them."""
+
+
+def conversation(messages: Sequence[Message]) -> Sequence[Message]:
+    """`messages` as every provider takes them; the same objects where nothing has to change.
+
+    Begins and ends with a user message, and no call id occurs twice: providers without ids of their own
+    count from zero in every answer.
+    """
+    messages = _ends_with_user(messages)
+    seen: set[bytes] = set()
+    for message in messages:
+        ids = message.wire.get(_CALLS)
+        if ids is None:
+            ids = "\0".join(clean(c.call_id) for c in message.calls).encode()
+            message.wire[_CALLS] = ids
+        if not ids:
+            continue
+        for id in ids.split(b"\0"):
+            if id in seen:
+                return _with_unique_calls(messages)
+            seen.add(id)
+    return messages
+
+
+def encoded(messages: Sequence[Message], key: str, write: Callable[[Message], bytes]) -> list[bytes]:
+    """The form `key` of each message, written by `write` the first time."""
+    forms: list[bytes] = []
+    for message in messages:
+        form = message.wire.get(key)
+        if form is None:
+            form = message.wire[key] = write(message)
+        forms.append(form)
+    return forms
+
+
+def encoded_tools(tools: ToolSet, key: str, write: Callable[[ToolSpec], JsonObject]) -> bytes:
+    """The tools as JSON objects with commas between."""
+    form = tools.wire.get(key)
+    if form is None:
+        objects = (_extended(write(t), t.extensions) for t in tools.tools)
+        form = tools.wire[key] = b",".join(encode(o) for o in objects)
+    return form
+
+
+def body(options: Mapping[str, Any], **lists: Iterable[bytes]) -> bytes:
+    """One JSON object of `options` (those that are not None) and of `lists` whose entries are encoded."""
+    parts = [encode({k: v for k, v in options.items() if v is not None})[:-1]]
+    for name, entries in lists.items():
+        parts += (b',"', name.encode(), b'":[', b",".join(entries), b"]")
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def texts(message: Message) -> str:
+    """The text items of `message`, each one cleaned, joined."""
+    return "".join(clean(i.text) for i in message.items if isinstance(i, Text))
+
+
+def call_id(id: str, *, limit: int = 64) -> str:
+    """`id` as every provider accepts it: `^[a-zA-Z0-9_-]{1,64}$`. Of `call|item` only the first part."""
+    id = id.partition("|")[0] or id
+    plain = "".join(c if (c.isascii() and c.isalnum()) or c in "_-" else "_" for c in id)
+    if plain == id and 0 < len(id) <= limit:
+        return id
+    return f"{plain[:48]}_{hashlib.sha1(clean(id).encode(), usedforsecurity=False).hexdigest()[:8]}"
+
+
+def _ends_with_user(messages: Sequence[Message]) -> Sequence[Message]:
+    if messages and messages[-1].role == "assistant":
+        if len(messages) == 1:
+            return (replace(messages[0], role="user", wire={}),)
+        end = len(messages)
+        while end and messages[end - 1].role == "assistant":
+            end -= 1
+        messages = messages[:end]
+    if not messages or messages[0].role == "assistant":
+        return (_note("(conversation continued)"), *messages)
+    return messages
+
+
+def _with_unique_calls(messages: Sequence[Message]) -> list[Message]:
+    """Copies of the messages in which repeated call ids got a number; a result belongs to the latest call."""
+    current: dict[str, str] = {}
+    count: dict[str, int] = {}
+
+    def renamed(item: Item) -> Item:
+        match item:
+            case ToolCall():
+                count[item.call_id] = n = count.get(item.call_id, 0) + 1
+                current[item.call_id] = item.call_id if n == 1 else f"{item.call_id}_{n}"
+                return item if n == 1 else replace(item, call_id=current[item.call_id])
+            case ToolOutput():
+                id = current.get(item.call_id, item.call_id)
+                return item if id == item.call_id else replace(item, call_id=id)
+            case _:
+                return item
+
+    copies: list[Message] = []
+    for message in messages:
+        items = tuple(renamed(i) for i in message.items)
+        same = all(a is b for a, b in zip(items, message.items, strict=True))
+        copies.append(message if same else replace(message, items=items, wire={}))
+    return copies
+
+
+def _note(text: str) -> Message:
+    return Message(id="", role="user", items=(Text("", text),))
+
+
+def _extended(tool: JsonObject, extensions: Mapping[str, Any]) -> JsonObject:
+    """`tool` with what the configuration adds to it: "" is ignored, `remove` names keys to leave out."""
+    if not extensions:
+        return tool
+    removed: Sequence[str] = extensions.get("remove") or ()
+    merged = tool | {k: v for k, v in extensions.items() if k != "remove" and v != ""}
+    return {k: v for k, v in merged.items() if k not in removed}
