@@ -1,45 +1,5 @@
-"""The seam between the hub and whatever has tools: an upstream, a built-in server, an agent.
+"""The seam between the hub and whatever has tools, under the hub's own name. See `nanobot.wire.source`."""
 
-The hub sees them all alike: lists of entries it may cache, and requests in MCP's own words.
-"""
+from nanobot.wire.source import Entry, Kind, Source
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
-
-from nanobot.wire.call import Call
-from nanobot.wire.rpc import Payload
-
-Kind = Literal["tools", "prompts", "resources", "templates"]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One listed thing. `key` is its name (tools, prompts), URI (resources) or URI template.
-
-    `definition` is the MCP object as the server wrote it, unknown fields included.
-    """
-
-    key: str
-    definition: Payload
-
-
-class Source(Protocol):
-    """One MCP server as the hub uses it; many requests at once.
-
-    `listing` raises `UpstreamError` when the server cannot be asked; an empty list means it has none.
-    `request` takes `tools/call`, `prompts/get`, `resources/read` and the like with the server's own names.
-    It raises `RpcError` for an error the server answered and `UpstreamError` when there was no answer.
-    `watch` calls back with the kind of list that changed, until the returned function is called.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    async def listing(self, kind: Kind) -> Sequence[Entry]: ...
-
-    async def request(self, method: str, params: Payload, call: Call) -> Payload: ...
-
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]: ...
+__all__ = ["Entry", "Kind", "Source"]

@@ -1,0 +1,141 @@
+"""The hub: many servers seen as one. Lists come from the catalogue, requests go straight to their server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+import anyio
+import msgspec
+from anyio.abc import TaskStatus
+
+from nanobot.aio import task_group
+from nanobot.config.model import Config, Reference
+from nanobot.errors import NotFound
+from nanobot.hub.catalogue import Catalogue
+from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
+from nanobot.hub.published import Listing, PublishedTool, ToolListing
+from nanobot.hub.views import WAIT_S, Shapes, View
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
+from nanobot.wire.source import Kind, Source
+
+log = logging.getLogger(__name__)
+
+ANNOUNCE_SPACING_S: Final = 0.25
+"""Changes are announced at most this often."""
+MAX_VIEWS: Final = 256
+"""How many sets of references keep their list; the oldest goes first."""
+
+
+class Hub:
+    """All `sources` by server name, and the inline prompts of `config`."""
+
+    def __init__(self, config: Config, sources: Mapping[str, Source]) -> None:
+        self._names = tuple(sources)
+        self._sources: dict[str, Source] = {**sources, INLINE_PROMPTS: InlinePrompts(config.prompts)}
+        self._catalogue = Catalogue(self._sources, self._note)
+        self._shapes = Shapes(config, self._catalogue, tuple(self._sources))
+        self._views: dict[tuple[Kind, tuple[Reference, ...]], View] = {}
+        self._watchers: list[Callable[[Kind], None]] = []
+        self._news: set[Kind] = set()
+        self._has_news = anyio.Event()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the listings and the announcements until cancelled. Lists need this running."""
+        async with task_group() as group:
+            await group.start(self._catalogue.run)
+            task_status.started()
+            await self._announce()
+
+    def names(self) -> Sequence[str]:
+        """The servers the hub was given."""
+        return self._names
+
+    def view(self, kind: Kind, references: Sequence[Reference]) -> View:
+        """The list of one kind over `references`, for those who ask for it again and again."""
+        key = (kind, tuple(references))
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= MAX_VIEWS:
+                del self._views[next(iter(self._views))]
+            view = self._views[key] = View(kind, references, self._shapes)
+        return view
+
+    async def tools(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> ToolListing:
+        """The tools the references lead to, under their published names.
+
+        Waits at most `wait_s` seconds, and only for servers that have never been listed; never fails because
+        a server does: what is not there is named in `missing`.
+        """
+        return cast("ToolListing", await self.view("tools", references).current(wait_s))
+
+    async def prompts(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
+        """As `tools`, for prompts; a reference may also be the name of an inline prompt."""
+        return await self.view("prompts", references).current(wait_s)
+
+    async def resources(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
+        """As `tools`, for resources: names are URIs, and the part after `server/` is a prefix of them."""
+        return await self.view("resources", references).current(wait_s)
+
+    async def templates(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
+        """As `resources`, for resource templates."""
+        return await self.view("templates", references).current(wait_s)
+
+    async def call(self, tool: PublishedTool, arguments: Payload, call: Call) -> Payload:
+        """Run a listed tool with `arguments` (an object) and give its result as the server wrote it.
+
+        Raises `RpcError` for an error the server answered, `UpstreamError` when there was no answer.
+        """
+        params: dict[str, Any] = {"name": tool.own_name, "arguments": msgspec.Raw(object_text(arguments.raw))}
+        meta = {key: value for key, value in call.meta.items() if is_forwarded(key)}
+        if meta:
+            params["_meta"] = meta
+        return await self.request(tool.server, "tools/call", Payload(msgspec.json.encode(params)), call)
+
+    async def request(self, server: str, method: str, params: Payload, call: Call) -> Payload:
+        """Pass a request on to `server`, which must know the names in it as its own.
+
+        `server` "" means the inline prompts. Raises `NotFound` for an unknown server, otherwise as `call`.
+        """
+        source = self._sources.get(server or INLINE_PROMPTS)
+        if source is None:
+            raise NotFound(f"There is no MCP server {server!r}; known: {', '.join(sorted(self._names))}.")
+        return await source.request(method, params, call)
+
+    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+        """Be told of lists that may have changed, at most four times a second, until the returned function
+        is called. Templates are announced as `resources`: MCP has one notification for both."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def _note(self, kind: Kind) -> None:
+        self._news.add("resources" if kind == "templates" else kind)
+        self._has_news.set()
+
+    async def _announce(self) -> None:
+        while True:
+            await self._has_news.wait()
+            news, self._news, self._has_news = self._news, set(), anyio.Event()
+            for kind in sorted(news):
+                for changed in tuple(self._watchers):
+                    try:
+                        changed(kind)
+                    except Exception:  # one watcher's fault is not the next one's
+                        log.exception("announcing a change failed", extra={"kind": kind})
+            await anyio.sleep(ANNOUNCE_SPACING_S)
+
+
+def is_forwarded(meta_key: str) -> bool:
+    """Whether a member of `_meta` goes on to the server: not what each connection writes for itself."""
+    return meta_key != "progressToken" and not meta_key.startswith("io.modelcontextprotocol/")
+
+
+def object_text(raw: bytes) -> bytes:
+    """`raw` if it is an object, `{}` if it is null; `RpcError` (-32602) for any other JSON value."""
+    if raw[:1] == b"{" or raw.lstrip()[:1] == b"{":
+        return raw
+    if raw == b"null":
+        return b"{}"
+    raise RpcError(INVALID_PARAMS, "arguments must be an object")

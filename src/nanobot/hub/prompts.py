@@ -1,0 +1,96 @@
+"""The prompts written in the configuration, offered like those of a server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from nanobot.config.model import Prompt
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
+from nanobot.wire.source import Entry, Kind
+
+INLINE_PROMPTS: Final = "nanobot.prompts"
+"""Name of the source that holds the inline prompts."""
+
+_PLACE = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
+
+
+class InlinePrompts:
+    """The inline prompts as a `Source`; rendering needs no server."""
+
+    name = INLINE_PROMPTS
+
+    def __init__(self, prompts: Mapping[str, Prompt]) -> None:
+        self._prompts = prompts
+
+    async def listing(self, kind: Kind) -> Sequence[Entry]:
+        if kind != "prompts":
+            return ()
+        return [Entry(prompt.name, Payload.of(_definition(prompt))) for prompt in self._prompts.values()]
+
+    async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        if method != "prompts/get":
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: inline prompts have no such method")
+        members = params.object()
+        prompt = self._prompts.get(members.get("name", ""))
+        if prompt is None:
+            raise RpcError(INVALID_PARAMS, f"unknown prompt {members.get('name')!r}")
+        text = render(prompt, prompt_arguments(prompt.name, params))
+        message = {"role": "user", "content": {"type": "text", "text": text}}
+        result: dict[str, Any] = {"messages": [message]}
+        if prompt.description:
+            result["description"] = prompt.description
+        return Payload.of(result)
+
+    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+        return lambda: None  # the configuration is immutable
+
+
+def prompt_arguments(name: str, params: Payload) -> dict[str, str]:
+    """The `arguments` of a `prompts/get`; `RpcError` (-32602) unless they are an object of strings."""
+    try:
+        return _get.decode(params.raw).arguments or {}
+    except msgspec.DecodeError as e:
+        raise RpcError(INVALID_PARAMS, f"arguments of prompt {name!r} must be strings: {e}") from e
+
+
+def render(prompt: Prompt, arguments: Mapping[str, str]) -> str:
+    """The template with each `${argument}` replaced, once: an argument's text is never searched for places.
+
+    `$${` gives `${`; a place that names no argument of the prompt stays as it is written. An optional
+    argument that is not given is empty. Raises `RpcError` (-32602) naming a required one that is missing.
+    """
+    for field in prompt.input:
+        if field.required and field.name not in arguments:
+            raise RpcError(INVALID_PARAMS, f"prompt {prompt.name!r} needs the argument {field.name!r}")
+    known = {field.name: "" for field in prompt.input} | dict(arguments)
+
+    def fill(place: re.Match[str]) -> str:
+        if place[1] is None:
+            return "${"
+        return known.get(place[1].strip(), place[0])
+
+    return _PLACE.sub(fill, prompt.template)
+
+
+def _definition(prompt: Prompt) -> dict[str, Any]:
+    definition: dict[str, Any] = {"name": prompt.name}
+    if prompt.description:
+        definition["description"] = prompt.description
+    if prompt.input:
+        definition["arguments"] = [
+            {"name": field.name, "description": field.description, "required": field.required}
+            for field in prompt.input
+        ]
+    return definition
+
+
+class _Get(msgspec.Struct):
+    arguments: dict[str, str] | None = None
+
+
+_get = msgspec.json.Decoder(_Get)

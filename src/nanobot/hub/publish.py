@@ -1,0 +1,266 @@
+"""What this process serves as an MCP server: `publish` of the configuration, behind the wire's `Service`."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from nanobot.config.model import Agent, Config, Reference
+from nanobot.hub.hub import Hub, is_forwarded, object_text
+from nanobot.hub.pages import Pages, error_list
+from nanobot.hub.prompts import prompt_arguments
+from nanobot.hub.published import Listing, Published
+from nanobot.hub.references import agent_reference
+from nanobot.hub.uri_template import UriTemplate
+from nanobot.hub.views import View
+from nanobot.wire.call import Call, Caller
+from nanobot.wire.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    Payload,
+    RpcError,
+)
+from nanobot.wire.service import Description
+from nanobot.wire.source import Kind
+
+_MEMBERS: Final[Mapping[Kind, str]] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "templates": "resourceTemplates",
+}
+_NO_COMPLETION: Final = Payload(b'{"completion":{"values":[],"hasMore":false,"total":0}}')
+
+
+class _Offer:
+    """One published list: the view it comes from and its encoded pages."""
+
+    def __init__(self, hub: Hub, kind: Kind, references: tuple[Reference, ...], key: bytes) -> None:
+        self.view: View = hub.view(kind, references)
+        self.pages = Pages(_MEMBERS[kind], key)
+
+    async def find(self, name: str) -> Published | None:
+        """The thing of that name. An unknown name is looked up once more in lists that are due."""
+        return self.view.known().by_name.get(name) or (await self.news()).by_name.get(name)
+
+    async def news(self) -> Listing:
+        return await self.view.current(for_news=True)
+
+
+class Publisher:
+    """Answers downstreams from the hub. Holds nothing of any client, so no answer can reach another one."""
+
+    def __init__(self, config: Config, hub: Hub, *, version: str) -> None:
+        self._hub = hub
+        self._description = _describe(config, version)
+        key = secrets.token_bytes(32)
+        references = published_references(config)
+        self._offers: dict[Kind, _Offer] = {
+            kind: _Offer(hub, kind, references[kind], key) for kind in _MEMBERS
+        }
+        self._matchers: tuple[Listing | None, list[tuple[UriTemplate, Published]]] = (None, [])
+        self._watchers: list[Callable[[str, Payload], None]] = []
+        self._handlers: dict[str, Callable[[Payload, Call], Awaitable[Payload]]] = {
+            "tools/list": self._lister("tools"),
+            "prompts/list": self._lister("prompts"),
+            "resources/list": self._lister("resources"),
+            "resources/templates/list": self._lister("templates"),
+            "tools/call": self._call_tool,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
+            "completion/complete": self._complete,
+        }
+        hub.watch(self._tell)
+
+    async def describe(self, caller: Caller) -> Description:
+        """Waits for nothing; the lists are prepared in the background meanwhile."""
+        for offer in self._offers.values():
+            offer.view.warm()
+        return self._description
+
+    async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        handler = self._handlers.get(method)
+        if handler is None:
+            raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
+        return await handler(params, call)
+
+    def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def _lister(self, kind: Kind) -> Callable[[Payload, Call], Awaitable[Payload]]:
+        offer = self._offers[kind]
+
+        async def answer(params: Payload, call: Call) -> Payload:
+            listing = await offer.view.current()
+            if not listing.items and any(one.is_failure for one in listing.missing):
+                reasons = " ".join(one.message for one in listing.missing)
+                data = Payload.of({"errors": error_list(listing.missing)})
+                raise RpcError(INTERNAL_ERROR, f"no {kind} could be listed: {reasons}", data)
+            offer.pages.show(listing)
+            return offer.pages.page(_cursor(params))
+
+        return answer
+
+    async def _call_tool(self, params: Payload, call: Call) -> Payload:
+        members = params.members()
+        name = _text(members, "name")
+        tool = await self._offers["tools"].find(name)
+        if tool is None:
+            raise self._unknown("tool", name, "tools")
+        arguments = members.get("arguments")
+        members["arguments"] = _EMPTY if arguments is None else msgspec.Raw(object_text(bytes(arguments)))
+        members.pop("task", None)  # a client may ask for a task, but we do not offer any
+        return await self._forward(tool, "tools/call", members, "name", call)
+
+    async def _get_prompt(self, params: Payload, call: Call) -> Payload:
+        members = params.members()
+        name = _text(members, "name")
+        prompt = await self._offers["prompts"].find(name)
+        if prompt is None:
+            raise self._unknown("prompt", name, "prompts")
+        prompt_arguments(name, params)
+        return await self._forward(prompt, "prompts/get", members, "name", call)
+
+    async def _read_resource(self, params: Payload, call: Call) -> Payload:
+        members = params.members()
+        uri = _text(members, "uri")
+        resources, templates = self._offers["resources"], self._offers["templates"]
+        owner = self._owner(uri, await resources.view.current(), await templates.view.current())
+        if owner is None:
+            owner = self._owner(uri, await resources.news(), await templates.news())
+        if owner is None:
+            code = INVALID_PARAMS if call.caller.era == "modern" else RESOURCE_NOT_FOUND
+            raise RpcError(code, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
+        return await self._forward(owner, "resources/read", members, None, call)
+
+    async def _complete(self, params: Payload, call: Call) -> Payload:
+        members = params.members()
+        ref = Payload.encoded(members.get("ref", b"null")).members()
+        kind = _text(ref, "type")
+        match kind:
+            case "ref/prompt":
+                field, offer = "name", self._offers["prompts"]
+            case "ref/resource":
+                field, offer = "uri", self._offers["templates"]
+            case _:
+                raise RpcError(INVALID_PARAMS, f"unknown kind of reference {kind!r}")
+        name = _text(ref, field)
+        owner = await offer.find(name)
+        if owner is None:
+            raise RpcError(INVALID_PARAMS, f"nothing to complete: {kind} {name!r} is unknown")
+        members["ref"] = msgspec.Raw(_encode(ref | {field: msgspec.Raw(_encode(owner.own_name))}))
+        try:
+            return await self._forward(owner, "completion/complete", members, None, call)
+        except RpcError as e:
+            if e.rpc_code == METHOD_NOT_FOUND:
+                return _NO_COMPLETION
+            raise
+
+    def _owner(self, uri: str, resources: Listing, templates: Listing) -> Published | None:
+        """The resource itself, else the template that may have made it: that with the longest beginning."""
+        if (resource := resources.by_name.get(uri)) is not None:
+            return resource
+        if self._matchers[0] is not templates:
+            matchers = [(UriTemplate(item.name), item) for item in templates.items]
+            matchers.sort(key=lambda pair: -len(pair[0].prefix))
+            self._matchers = (templates, matchers)
+        return next((item for template, item in self._matchers[1] if template.matches(uri)), None)
+
+    async def _forward(
+        self, owner: Published, method: str, members: dict[str, msgspec.Raw], field: str | None, call: Call
+    ) -> Payload:
+        """Pass the request on: under the server's own name in `field`, without what is not for the server."""
+        if field is not None and owner.own_name != owner.name:
+            members[field] = msgspec.Raw(_encode(owner.own_name))
+        if "_meta" in members:
+            meta = Payload.encoded(members.pop("_meta")).members()
+            if kept := {key: value for key, value in meta.items() if is_forwarded(key)}:
+                members["_meta"] = msgspec.Raw(_encode(kept))
+        return await self._hub.request(owner.server, method, Payload(_encode(members)), call)
+
+    def _unknown(self, what: str, name: str, kind: Kind) -> RpcError:
+        missing = self._offers[kind].view.known().missing
+        data = Payload.of({"errors": error_list(missing)}) if missing else None
+        return RpcError(INVALID_PARAMS, f"unknown {what} {name!r}", data)
+
+    def _tell(self, kind: Kind) -> None:
+        """Announce a change of the hub if it shows in what we publish and somebody has read that."""
+        kinds: tuple[Kind, ...] = ("resources", "templates") if kind == "resources" else (kind,)
+        has_changed = False
+        for offer in (self._offers[kind] for kind in kinds):
+            if offer.pages.was_read:
+                offer.pages.show(offer.view.known())
+                has_changed = has_changed or offer.pages.is_news
+                offer.pages.is_news = False
+        if has_changed:
+            for changed in tuple(self._watchers):
+                changed(f"notifications/{kind}/list_changed", Payload(b"{}"))
+
+
+def published_references(config: Config) -> dict[Kind, tuple[Reference, ...]]:
+    """What `publish` leads to, in the order in which later names win: agents, servers, single things."""
+    publish = config.publish
+    agents = [config.agents[entry] for entry in publish.entrypoint if entry in config.agents]
+    chats = tuple(agent_reference(agent.id) for agent in agents)
+    whole = _whole_servers(*agents) + publish.mcp_servers
+    resources = tuple(ref for agent in agents for ref in agent.resources)
+    return {
+        "tools": chats + publish.mcp_servers + publish.tools,
+        "prompts": whole + tuple(ref for agent in agents for ref in agent.prompts) + publish.prompts,
+        "resources": whole + resources + publish.resources,
+        "templates": whole + resources + publish.resource_templates,
+    }
+
+
+def _whole_servers(*agents: Agent) -> tuple[Reference, ...]:
+    return tuple(Reference(ref.server) for agent in agents for ref in agent.mcp_servers if ref.tool is None)
+
+
+def _describe(config: Config, version: str) -> Description:
+    publish = config.publish
+    capabilities: dict[str, Any] = {
+        "tools": {"listChanged": True},
+        "prompts": {"listChanged": True},
+        "resources": {"listChanged": True},
+        "logging": {},
+        "completions": {},
+    }
+    if publish.introduction:
+        capabilities["experimental"] = {"ai.nanobot": {"intro": publish.introduction}}
+    return Description(
+        server_info={"name": publish.name or "nanobot", "version": publish.version or version},
+        capabilities=capabilities,
+        instructions=publish.instructions,
+    )
+
+
+class _List(msgspec.Struct):
+    cursor: str | None = None
+
+
+_list = msgspec.json.Decoder(_List)
+_string = msgspec.json.Decoder(str)
+_encode = msgspec.json.Encoder().encode
+_EMPTY: Final = msgspec.Raw(b"{}")
+
+
+def _cursor(params: Payload) -> str | None:
+    try:
+        return _list.decode(params.raw).cursor
+    except msgspec.DecodeError as e:
+        raise RpcError(INVALID_PARAMS, f"bad list request: {e}") from e
+
+
+def _text(members: Mapping[str, msgspec.Raw], field: str) -> str:
+    try:
+        return _string.decode(members[field])
+    except KeyError:
+        raise RpcError(INVALID_PARAMS, f"{field!r} is missing") from None
+    except msgspec.DecodeError as e:
+        raise RpcError(INVALID_PARAMS, f"{field!r} must be a string") from e

@@ -1,0 +1,61 @@
+"""What the hub hands out: entries of many servers under the names by which they are published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nanobot.wire.rpc import Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One tool, prompt, resource or resource template as its users see it.
+
+    `name` is the published name (a URI or URI template for resources); `own_name` is what `server` calls
+    it. `definition` is the MCP object with the published name in it, otherwise as the server wrote it.
+    """
+
+    name: str
+    server: str
+    own_name: str
+    definition: Payload
+
+
+PublishedTool = Published
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something that was asked for and is not there. `message` is one sentence for a person.
+
+    `code`: `pending` the server has not answered yet · `not_found` there is no such server, tool or prompt ·
+    `reference` the reference cannot mean anything · otherwise the code of the error the server failed with.
+    """
+
+    server: str
+    code: str
+    message: str
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the server itself failed, as opposed to being slow or not having the thing."""
+        return self.code not in ("pending", "not_found", "reference")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Everything some references lead to, sorted by name in byte order, and what they do not lead to."""
+
+    items: tuple[Published, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    by_name: Mapping[str, Published] = field(default_factory=dict[str, Published], repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolListing(Listing):
+    """A listing of tools."""
+
+    @property
+    def tools(self) -> tuple[PublishedTool, ...]:
+        return self.items

@@ -1,0 +1,99 @@
+"""A list as somebody asked for it, kept until one of its shelves changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nanobot.config.model import Config, McpServer, Reference
+from nanobot.hub.catalogue import Catalogue
+from nanobot.hub.pipeline import shape_tools
+from nanobot.hub.published import Listing, Missing, Published, ToolListing
+from nanobot.hub.references import Conflict, collect, settle
+from nanobot.wire.source import Entry, Kind
+
+log = logging.getLogger(__name__)
+
+WAIT_S: Final = 10.0
+"""How long a list waits for a server that has never been listed."""
+
+
+class Shapes:
+    """What each server has after its pipeline, computed once per filling of its shelf."""
+
+    def __init__(self, config: Config, catalogue: Catalogue, servers: Sequence[str]) -> None:
+        self.config = config
+        self.catalogue = catalogue
+        self.servers = frozenset(servers)
+        self._shaped: dict[tuple[str, Kind], tuple[tuple[Entry, ...], Mapping[str, Published]]] = {}
+
+    def known(self, server: str, kind: Kind) -> Mapping[str, Published] | Missing:
+        """The server's things by final name, as far as the shelf goes."""
+        if server not in self.servers:
+            return Missing(server, "not_found", f"There is no MCP server {server!r}.")
+        shelf = self.catalogue.shelf(server, kind)
+        if shelf.entries is None:
+            return shelf.missing
+        earlier = self._shaped.get((server, kind))
+        if earlier is not None and earlier[0] is shelf.entries:
+            return earlier[1]
+        things = self._shape(server, kind, shelf.entries)
+        self._shaped[server, kind] = (shelf.entries, things)
+        return things
+
+    def _shape(self, server: str, kind: Kind, entries: tuple[Entry, ...]) -> Mapping[str, Published]:
+        if kind == "tools":
+            return shape_tools(self.config.mcp_servers.get(server) or McpServer(name=server), entries)
+        return {entry.key: Published(entry.key, server, entry.key, entry.definition) for entry in entries}
+
+
+class View:
+    """One kind of list over fixed references. The same `Listing` object until something in it changed."""
+
+    def __init__(self, kind: Kind, references: Sequence[Reference], shapes: Shapes) -> None:
+        self._kind: Kind = kind
+        self._shapes = shapes
+        self._catalogue = shapes.catalogue
+        self._wanted = settle(references, kind, shapes.config, shapes.servers)
+        wanted_servers = dict.fromkeys(want.server for want in self._wanted)
+        self._servers = tuple(server for server in wanted_servers if server in shapes.servers)
+        self._revision = -1
+        self._is_settled = False
+        self._listing: Listing = ToolListing() if kind == "tools" else Listing()
+        self._conflicts: frozenset[Conflict] = frozenset()
+
+    def warm(self) -> None:
+        """Have the shelves filled in the background."""
+        self._catalogue.warm(self._servers, self._kind)
+
+    def known(self) -> Listing:
+        """What is there now, without waiting."""
+        if self._revision != self._catalogue.revision(self._kind):
+            self._collect()
+        return self._listing
+
+    async def current(self, wait_s: float = WAIT_S, *, for_news: bool = False) -> Listing:
+        """What is there after waiting as `Catalogue.wait` does."""
+        if not self._is_settled or self._revision != self._catalogue.revision(self._kind):
+            await self._catalogue.wait(self._servers, self._kind, wait_s, for_news=for_news)
+            listing = self.known()
+            shelves = (self._catalogue.shelf(server, self._kind) for server in self._servers)
+            self._is_settled = all(shelf.is_settled for shelf in shelves)
+            return listing
+        if for_news:
+            await self._catalogue.wait(self._servers, self._kind, wait_s, for_news=True)
+        return self.known()
+
+    def _collect(self) -> None:
+        self._revision = self._catalogue.revision(self._kind)
+        self._is_settled = False
+        found, missing, conflicts = collect(
+            self._wanted, self._kind, lambda server: self._shapes.known(server, self._kind)
+        )
+        for conflict in conflicts - self._conflicts:
+            fields = {"kind": self._kind, "clash": conflict.name, "kept": conflict.kept}
+            log.warning("two servers offer one name", extra=fields | {"dropped": conflict.dropped})
+        self._conflicts = conflicts
+        listing_type = ToolListing if self._kind == "tools" else Listing
+        self._listing = listing_type(tuple(found.values()), tuple(missing), found)

@@ -1,0 +1,135 @@
+"""The world of the hub tests: sources that behave as told, and a hub over them that is running."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from nanobot.aio import task_group
+from nanobot.config.model import Config, Publish, Reference
+from nanobot.errors import UpstreamUnavailable
+from nanobot.hub.hub import Hub
+from nanobot.hub.publish import Publisher
+from nanobot.hub.source import Entry, Kind, Source
+from nanobot.wire.call import Call, Caller
+from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
+
+
+@dataclass
+class Server:
+    """An MCP server as the hub sees it: lists what it was given, echoes calls, counts what it is asked."""
+
+    name: str
+    tools: list[Mapping[str, Any]] = field(default_factory=list)
+    prompts: list[Mapping[str, Any]] = field(default_factory=list)
+    resources: list[Mapping[str, Any]] = field(default_factory=list)
+    templates: list[Mapping[str, Any]] = field(default_factory=list)
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    is_down: bool = False
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    listed: list[Kind] = field(default_factory=list)
+    watchers: list[Callable[[Kind], None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ready.set()
+
+    def hangs(self) -> Server:
+        self.ready = anyio.Event()
+        return self
+
+    async def listing(self, kind: Kind) -> Sequence[Entry]:
+        self.listed.append(kind)
+        await self.ready.wait()
+        if self.is_down:
+            raise UpstreamUnavailable(self.name, "it crashed")
+        key = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}[kind]
+        return [Entry(one[key], Payload(json.dumps(one).encode())) for one in getattr(self, kind)]
+
+    async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        self.asked.append((method, json.loads(params.raw)))
+        if method in self.answers:
+            return Payload.of(self.answers[method])
+        if method != "tools/call":
+            raise RpcError(METHOD_NOT_FOUND, method)
+        text = json.dumps({"server": self.name, **json.loads(params.raw)})
+        return Payload.of({"content": [{"type": "text", "text": text}]})
+
+    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+        self.watchers.append(changed)
+        return lambda: self.watchers.remove(changed)
+
+    def says_changed(self, kind: Kind) -> None:
+        for watcher in tuple(self.watchers):
+            watcher(kind)
+
+
+def tool(name: str, **members: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": {}}, **members}
+
+
+def config(**fields: Any) -> Config:
+    return Config(home=Path("/nowhere"), **fields)
+
+
+def refs(*texts: str) -> tuple[Reference, ...]:
+    """`server[/tool][:alias]`, as a configuration reads them."""
+    found: list[Reference] = []
+    for text in texts:
+        head, _, alias = text.partition(":")
+        server, _, name = head.partition("/")
+        found.append(Reference(server, name or None, alias or None))
+    return tuple(found)
+
+
+@asynccontextmanager
+async def running(settings: Config, *sources: Source) -> AsyncGenerator[Hub]:
+    hub = Hub(settings, {source.name: source for source in sources})
+    async with task_group() as group:
+        await group.start(hub.run)
+        yield hub
+        group.cancel_scope.cancel()
+
+
+class Client:
+    """A downstream without a wire: what it asks, and the notifications it gets."""
+
+    def __init__(self, publisher: Publisher, **caller: Any) -> None:
+        self.publisher = publisher
+        self.call = Call(caller=Caller(**caller))
+        self.news: list[str] = []
+        self._heard = anyio.Event()
+        publisher.watch(self._hear)
+
+    def _hear(self, method: str, params: Payload) -> None:
+        self.news.append(method)
+        self._heard.set()
+
+    async def hears(self) -> str:
+        """The next notification."""
+        while not self.news:
+            await self._heard.wait()
+            self._heard = anyio.Event()
+        return self.news.pop(0)
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        payload = Payload(json.dumps(params).encode())
+        return json.loads((await self.publisher.request(method, payload, self.call)).raw)
+
+    async def names(self, method: str = "tools/list", member: str = "tools", key: str = "name") -> list[str]:
+        return [one[key] for one in (await self.ask(method))[member]]
+
+
+@asynccontextmanager
+async def publishing(
+    publish: Publish, *sources: Source, era: str = "legacy", **fields: Any
+) -> AsyncGenerator[Client]:
+    settings = config(publish=publish, **fields)
+    async with running(settings, *sources) as hub:
+        yield Client(Publisher(settings, hub, version="1.2.3"), era=era)
