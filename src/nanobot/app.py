@@ -40,24 +40,28 @@ class App:
 
 
 @asynccontextmanager
-async def open_app(config: Config) -> AsyncGenerator[App]:
+async def open_app(
+    config: Config, *, extra_sources: Mapping[str, Source] | None = None
+) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
     Raises `ConfigError` for a model that cannot be used and `StoreError` for a database that cannot be
     opened; then nothing was started. Leaving stops turns first, then servers, then the store.
+    `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with open_http() as http, open_store(config.home / "nanobot.db") as store, task_group() as owner:
+        extra = dict(extra_sources or {})
         models = Models(config, http)
         await models.start()
         upstreams = {
             server.name: Upstream(server, http=http, env=config.env, version=__version__)
             for server in config.mcp_servers.values()
-            if not server.builtin
+            if not server.builtin and server.name not in extra
         }
         system = system_server(home=config.home, sandbox=find_sandbox(), env=config.env)
         agents = agent_server(config)
-        sources: dict[str, Source] = {**upstreams, system.name: system, agents.name: agents}
+        sources: dict[str, Source] = {**upstreams, system.name: system, agents.name: agents, **extra}
         hub = Hub(config, sources)
         engine = Engine(config, threads=store.threads, models=models, hub=hub)
         agents.connect(engine)
