@@ -77,7 +77,7 @@ class Bubblewrap:
     """Linux namespaces through the program `bwrap`."""
 
     program: str
-    system: Mounts = field(default_factory=lambda: _system())
+    system: Mounts = field(default_factory=lambda: _system(), repr=False)
 
     def wrap(
         self,

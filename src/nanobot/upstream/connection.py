@@ -1,0 +1,327 @@
+"""One MCP server that we use: connected when first needed, and again whenever it was lost.
+
+A single owner task (`Upstream.run`) makes and keeps the connection; callers wait for its current attempt and
+never make one of their own, so a hundred of them cost one handshake, and a server that is down costs them
+nothing: they are told at once why the last attempt failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nanobot.config.model import McpServer
+from nanobot.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
+from nanobot.http import Http
+from nanobot.upstream.definition import Remote, expanded
+from nanobot.upstream.inputs import completed
+from nanobot.upstream.pages import read_pages
+from nanobot.upstream.process import Command, StartFailed, open_process
+from nanobot.wire.call import Call
+from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
+from nanobot.wire.client_duplex import open_duplex
+from nanobot.wire.client_http import Refused, open_streamable_http
+from nanobot.wire.listening import ACKNOWLEDGED
+from nanobot.wire.rpc import Payload, RpcError
+from nanobot.wire.source import Entry, Kind
+from nanobot.wire.versions import Era
+
+log = logging.getLogger(__name__)
+
+BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Pauses before the next attempts; the last one repeats."""
+STEADY_S: Final = 60.0
+"""A connection that lasted this long was a good one: the next pauses are the first again."""
+
+REPEATABLE: Final = frozenset(
+    {
+        "ping",
+        "tools/list",
+        "prompts/list",
+        "prompts/get",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "completion/complete",
+    }
+)
+"""Requests that change nothing: sent once more when their connection is lost. `tools/call` never is."""
+
+CAPABILITIES: Final[Mapping[str, Any]] = {
+    "roots": {"listChanged": True},
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+}
+
+_CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/prompts/list_changed": ("prompts",),
+    "notifications/resources/list_changed": ("resources", "templates"),
+}
+_ALL_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
+
+State = Literal["idle", "starting", "ready", "backoff", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamState:
+    """What is known of a server now. `since`: seconds since the epoch at which `state` began.
+
+    idle: nobody has needed it · backoff: waits before the next attempt · failed: its definition cannot be
+    used, so there is no next attempt. `restarts` counts the connections after the first.
+    """
+
+    name: str
+    kind: Literal["stdio", "http"]
+    state: State = "idle"
+    era: Era | None = None
+    protocol_version: str = ""
+    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    last_error: str = ""
+    since: float = 0.0
+    restarts: int = 0
+
+
+class Upstream:
+    """One configured server; satisfies `wire.source.Source`. Used by many tasks at once.
+
+    `env` is what `${NAME}` is looked up in. Nothing is started before somebody asks for something.
+    """
+
+    def __init__(
+        self,
+        server: McpServer,
+        *,
+        http: Http,
+        env: Mapping[str, str],
+        version: str,
+        backoff_s: Sequence[float] = BACKOFF_S,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.state = UpstreamState(name=server.name, kind="stdio" if server.command else "http", since=now())
+        self._server = server
+        self._http = http
+        self._env = env
+        self._hello = Hello(version=version, capabilities=CAPABILITIES, protocol=server.protocol)
+        self._backoff_s = backoff_s
+        self._now = now
+        self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
+        self._live: Connection | None = None
+        self._failure: str | None = None
+        self._next_attempt = math.inf
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()  # the current attempt has succeeded or failed
+        self._connections = 0
+        self._watchers: dict[object, Callable[[Kind], None]] = {}
+
+    @property
+    def name(self) -> str:
+        return self._server.name
+
+    # For callers
+
+    async def ready(self) -> Connected:
+        """What the server says of itself, once it is connected. Raises `UpstreamUnavailable`."""
+        return (await self._connection()).connected
+
+    async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        """The result of the server's own method, as `Source` promises.
+
+        A call that may have been executed is never sent again.
+        """
+        is_call = method == "tools/call"
+        timeout_s = self._server.tool_timeout_s if is_call or math.isinf(self._limit_s) else self._limit_s
+
+        async def send(params: Payload) -> Payload:
+            return await self._send(method, params, call, timeout_s)
+
+        result = await send(params)
+        if call.caller.era == "legacy":
+            return await completed(result, params, call, send)
+        return result
+
+    async def listing(self, kind: Kind) -> Sequence[Entry]:
+        """Everything the server lists, read now and to the last page."""
+        connected = await self.ready()
+
+        async def ask(method: str, params: Payload) -> Payload:
+            return await self._send(method, params, Call(), min(self._limit_s, self._server.tool_timeout_s))
+
+        return await read_pages(self.name, kind, connected.capabilities, ask)
+
+    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+        """Be told which lists changed; all of them when the server came back after an absence."""
+        key = object()
+        self._watchers[key] = changed
+
+        def stop() -> None:
+            self._watchers.pop(key, None)
+
+        return stop
+
+    async def _send(self, method: str, params: Payload, call: Call, timeout_s: float) -> Payload:
+        may_repeat = True
+        while True:
+            connection = await self._connection()
+            try:
+                return await connection.request(method, params, call, timeout_s=timeout_s)
+            except NoAnswer as e:
+                raise UpstreamTimeout(self.name, e.timeout_s) from e
+            except ConnectionLost as e:
+                unsafe = e.maybe_sent and method not in REPEATABLE
+                if unsafe or not may_repeat or isinstance(e, Refused):
+                    raise UpstreamUnavailable(self.name, e.reason, maybe_sent=e.maybe_sent) from e
+                may_repeat = False
+
+    async def _connection(self) -> Connection:
+        while True:
+            if self._live is not None:
+                if self._live.is_alive:
+                    return self._live
+                self._unsettle()
+            if self._failure is not None:
+                raise UpstreamUnavailable(self.name, self._failure + self._when())
+            self._wanted.set()
+            await self._settled.wait()
+
+    def _when(self) -> str:
+        if math.isinf(self._next_attempt):
+            return ""
+        return f" (next attempt in {max(0.0, self._next_attempt - anyio.current_time()):.0f} s)"
+
+    # The owner
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the server connected from the first time that it is needed until this task is cancelled."""
+        task_status.started()
+        pauses = Pauses(self._backoff_s)
+        try:
+            await self._wanted.wait()
+            target = expanded(self._server, self._env)
+            while True:
+                lived_s, reason = await self._attempt(target)
+                log.warning("no connection", extra={"server": self.name, "reason": reason})
+                if pause_s := pauses.after(lived_s):
+                    self._fail("backoff", reason, pause_s)
+                    await anyio.sleep(pause_s)
+        except ConfigError as e:  # nothing that time could mend
+            log.warning("server not usable", extra={"server": self.name, "reason": str(e)})
+            self._fail("failed", str(e))
+            await anyio.sleep_forever()
+        finally:
+            self._fail("idle", "it was stopped")
+
+    async def _attempt(self, target: Remote | Command) -> tuple[float | None, str]:
+        """Connect and stay connected: for how many seconds (None: never was), and why it ended."""
+        self._unsettle()
+        self._failure = None
+        self._enter("starting")
+        ready_at: float | None = None
+        reason = ""
+        try:
+            with anyio.CancelScope(deadline=anyio.current_time() + self._limit_s) as scope:
+                async with self._opened(target) as connection:
+                    scope.deadline = math.inf  # the limit was for getting here
+                    ready_at = anyio.current_time()
+                    self._adopt(connection)
+                    reason = await connection.lost()
+            if scope.cancelled_caught:
+                reason = f"it did not answer within {self._limit_s:g} s of its start (timeoutMs)"
+        except (StartFailed, ConnectionLost, NoCommonVersion) as e:
+            reason = str(e)
+        except RpcError as e:
+            reason = f"it refused the handshake: {e}"
+        except Exception as e:  # boundary: one server must not end the others
+            log.exception("connection ended by a fault", extra={"server": self.name})
+            reason = f"an internal fault ({type(e).__name__}); the log has the details"
+        return None if ready_at is None else anyio.current_time() - ready_at, reason
+
+    @asynccontextmanager
+    async def _opened(self, target: Remote | Command) -> AsyncGenerator[Connection]:
+        if isinstance(target, Remote):
+            async with open_streamable_http(
+                self._http, target.url, self._hello, self._heard, headers=target.headers
+            ) as connection:
+                yield connection
+        else:
+            async with (
+                open_process(target) as child,
+                open_duplex(child, self._hello, self._heard, explain=child.explain) as connection,
+            ):
+                yield connection
+
+    def _adopt(self, connection: Connection) -> None:
+        connected = connection.connected
+        is_return = self._connections > 0 or self.state.last_error != ""
+        self._live = connection
+        self._enter(
+            "ready",
+            era=connected.era,
+            protocol_version=connected.version,
+            server_info=connected.server_info,
+            last_error="",
+            restarts=self._connections,
+        )
+        self._connections += 1
+        self._settled.set()
+        if is_return:
+            self._tell_watchers(_ALL_KINDS)
+
+    def _fail(self, state: State, reason: str, pause_s: float = math.inf) -> None:
+        self._unsettle()
+        self._failure = reason
+        self._next_attempt = anyio.current_time() + pause_s
+        self._enter(state, last_error=reason)
+        self._settled.set()
+
+    def _unsettle(self) -> None:
+        """From here until the attempt is over, callers wait."""
+        self._live = None
+        if self._settled.is_set():
+            self._settled = anyio.Event()
+
+    def _enter(self, state: State, **facts: Any) -> None:
+        self.state = replace(self.state, state=state, since=self._now(), **facts)
+
+    # What the server says of itself
+
+    def _heard(self, method: str, params: Payload) -> None:
+        if (kinds := _CHANGED.get(method)) is not None:
+            self._tell_watchers(kinds)
+        elif method == ACKNOWLEDGED:
+            self._tell_watchers(_ALL_KINDS)  # whatever changed before the subscription went unheard
+        elif method == "notifications/message":
+            log.debug("mcp log", extra={"server": self.name, "entry": params.raw[:1024]})
+
+    def _tell_watchers(self, kinds: Sequence[Kind]) -> None:
+        for changed in list(self._watchers.values()):
+            for kind in kinds:
+                changed(kind)
+
+
+class Pauses:
+    """How long to wait before each next attempt.
+
+    The first loss of a connection that worked is met at once; after that, and after failures, pauses grow.
+    """
+
+    def __init__(self, backoff_s: Sequence[float]) -> None:
+        self._backoff_s = backoff_s
+        self._failures = 0
+
+    def after(self, lived_s: float | None) -> float:
+        """Seconds to wait after an attempt that was connected for `lived_s`, None: never."""
+        if lived_s is not None and lived_s >= STEADY_S:
+            self._failures = 0
+        pauses = self._backoff_s if lived_s is None else (0.0, *self._backoff_s)
+        pause = pauses[min(self._failures, len(pauses) - 1)]
+        self._failures += 1
+        return pause

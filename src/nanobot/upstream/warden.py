@@ -1,0 +1,167 @@
+"""Runs one command and never lets it, or anything it started, outlive us.
+
+Run as a script by a bare interpreter, `python -I -S warden.py FD COMMAND ARGS…`, so it imports nothing of the
+product. FD is the reading end of a pipe whose other end only nanobot holds: end of file there means that
+nanobot closed it or died in whatever way, and everything below is stopped: SIGTERM, two seconds, SIGKILL.
+The same happens to what is left behind when the command ends by itself. Exits as the command did, with
+128 + n for signal n, 127 if it was not found and 126 if it cannot be run.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+GRACE_S = 2.0
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def main() -> int:
+    lifeline, argv = int(sys.argv[1]), sys.argv[2:]
+    os.set_inheritable(lifeline, False)
+    prctl = _prctl()
+    # What loses its parent below us becomes our child, so that we can find and end it.
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _ignore)
+    child = os.fork()
+    if child == 0:
+        _become(argv, prctl)
+    # The command alone uses these; held here they would keep its end of file from being seen.
+    for stream in (0, 1):
+        os.close(stream)
+    status = _watch(child, lifeline, wake_read)
+    _end_all(child)
+    return status
+
+
+def _become(argv: list[str], prctl: _Prctl) -> None:
+    """Turn this forked process into the command; never returns."""
+    os.setpgid(0, 0)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as e:
+        os.write(2, f"{argv[0]}: {e.strerror}\n".encode())
+        os._exit(127 if isinstance(e, FileNotFoundError) else 126)
+
+
+def _watch(child: int, lifeline: int, wake: int) -> int:
+    """Wait for the command to end by itself, the lifeline to close, or a signal; the exit status."""
+    while True:
+        ready, _, _ = select.select([lifeline, wake], [], [])
+        signals = os.read(wake, 512) if wake in ready else b""
+        for pid, status in _reap():
+            if pid == child:
+                return _exit_status(status)
+        if lifeline in ready or set(signals) - {signal.SIGCHLD}:
+            return _stop(child)
+
+
+def _stop(child: int) -> int:
+    _signal_group(child, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    while time.monotonic() < deadline:
+        for pid, status in _reap():
+            if pid == child:
+                return _exit_status(status)
+        time.sleep(0.02)
+    _signal_group(child, signal.SIGKILL)
+    return 128 + signal.SIGKILL
+
+
+def _end_all(group: int) -> None:
+    """End what is left of the command's group and whatever else has become our child."""
+    deadline = time.monotonic() + GRACE_S
+    number = signal.SIGTERM
+    while time.monotonic() < deadline:
+        _reap()
+        left = _children()
+        if not _signal_group(group, number) and not left:
+            return
+        for pid in left:
+            _send(pid, number)
+        number = signal.SIGKILL
+        time.sleep(0.05)
+
+
+def _children() -> list[int]:
+    """Our direct children; everything below them becomes one when they end."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as listing:
+            return [int(pid) for pid in listing.read().split()]
+    except OSError:
+        return []
+
+
+def _reap() -> list[tuple[int, int]]:
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def _exit_status(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """False if nobody is left in the group."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # macOS says so of a group of zombies
+        return False
+    return True
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Signals are read from the wake-up pipe."""
+
+
+class _Prctl:
+    def __call__(self, option: int, value: int) -> None: ...
+
+
+def _prctl() -> _Prctl:
+    """Linux's `prctl`; elsewhere something that does nothing."""
+    if not sys.platform.startswith("linux"):
+        return _Prctl()
+    import ctypes
+
+    library = ctypes.CDLL(None)
+
+    class Real(_Prctl):
+        def __call__(self, option: int, value: int) -> None:
+            library.prctl(option, value, 0, 0, 0)
+
+    return Real()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

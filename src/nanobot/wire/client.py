@@ -1,0 +1,257 @@
+"""Being a client of an MCP server: what a connection offers, and how the two sides agree on a revision.
+
+Transports (`client_duplex`, `client_http`) carry messages; everything they have in common is here: the
+facts learned from a server, the errors of a lost connection, the handshake of both eras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+import anyio
+
+from nanobot.errors import NanobotError
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Payload, RpcError
+from nanobot.wire.versions import (
+    ALL_VERSIONS,
+    LATEST_LEGACY,
+    LATEST_MODERN,
+    LEGACY_VERSIONS,
+    META_CAPABILITIES,
+    META_CLIENT_INFO,
+    META_SERVER_INFO,
+    META_VERSION,
+    MODERN_VERSIONS,
+    Era,
+)
+
+PROBE_S: Final = 3.0
+"""How long a server may think about `server/discover` before it is taken for one of the legacy era."""
+
+Protocol_ = Literal["auto", "legacy", "modern"]
+
+Heard = Callable[[str, Payload], None]
+"""Takes a notification (method, params) that belongs to no request. Must not block or raise."""
+
+
+class ConnectionLost(NanobotError):
+    """No answer, and none will come. `maybe_sent`: the server may have received (and run) the request."""
+
+    code = "connection.lost"
+
+    def __init__(self, reason: str, *, maybe_sent: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.maybe_sent = maybe_sent
+
+
+class NoAnswer(NanobotError):
+    """The server did not answer within `timeout_s` seconds; it was told that nobody waits any more."""
+
+    code = "connection.timeout"
+
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__(f"no answer within {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+
+class NoCommonVersion(NanobotError):
+    """The server speaks no revision that we speak."""
+
+    code = "connection.version"
+
+    def __init__(self, theirs: str) -> None:
+        super().__init__(f"the server speaks MCP {theirs}; nanobot speaks {', '.join(ALL_VERSIONS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What we tell a server about ourselves, and what we are willing to speak."""
+
+    version: str
+    """Our program's version."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Declared once to legacy servers; modern ones are told per request what its caller can do."""
+    protocol: Protocol_ = "auto"
+
+    @property
+    def client_info(self) -> dict[str, str]:
+        return {"name": "nanobot", "version": self.version}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connected:
+    """What a server told about itself."""
+
+    era: Era
+    version: str
+    """The protocol revision agreed on."""
+    server_info: Mapping[str, Any]
+    capabilities: Mapping[str, Any]
+    instructions: str = ""
+
+
+class Connection(Protocol):
+    """A server that has shaken hands; used by many tasks at once.
+
+    Made by a context manager (`open_duplex`, `open_streamable_http`) whose end closes it.
+    """
+
+    @property
+    def connected(self) -> Connected: ...
+
+    async def request(self, method: str, params: Payload, call: Call, *, timeout_s: float) -> Payload:
+        """The server's result. News about the request goes to `call.notify`, questions to `call.ask`.
+
+        `timeout_s` starts again with each progress notification and stands still while a question is open.
+        Raises `RpcError` as the server answered it, `NoAnswer`, `ConnectionLost`.
+        """
+        ...
+
+    async def notify(self, method: str, params: Payload) -> None:
+        """Tell the server something. Raises `ConnectionLost`."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """False once `lost` has something to say."""
+        ...
+
+    async def lost(self) -> str:
+        """Wait until the connection can be used no more; says why."""
+        ...
+
+
+class Handshaker(Protocol):
+    """One bare request or notification, as a transport sends it before anything is agreed.
+
+    `version` None: nothing is known yet. Raises `RpcError` for any refusal by the server (a transport with
+    statuses of its own translates them) and `ConnectionLost`.
+    """
+
+    async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload: ...
+
+    async def tell(self, method: str, *, version: str) -> None: ...
+
+
+def envelope(hello: Hello, version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """The members that every modern request carries in `params._meta`."""
+    return {
+        META_VERSION: version,
+        META_CLIENT_INFO: hello.client_info,
+        META_CAPABILITIES: capabilities,
+    }
+
+
+async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connected:
+    """Agree with a server on era and revision.
+
+    With `auto` and `probe`, `server/discover` comes first and whatever refuses it is asked to `initialize`.
+    Without `probe`, `initialize` comes first, because a legacy server on a pipe may never answer a method
+    it does not know; only its refusal by name (-32022, -32601) leads to the modern era.
+    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    """
+    if hello.protocol == "legacy":
+        return await _initialize(peer, hello)
+    if hello.protocol == "modern":
+        found = await _discover(peer, hello)
+        if found is None:
+            raise NoCommonVersion("only in revisions that begin with initialize")
+        return found
+    if probe:
+        return await _probe(peer, hello) or await _initialize(peer, hello)
+    try:
+        return await _initialize(peer, hello)
+    except RpcError as refusal:
+        if refusal.rpc_code not in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND):
+            raise
+        found = await _discover(peer, hello)
+        if found is None:
+            raise
+        return found
+
+
+async def _probe(peer: Handshaker, hello: Hello) -> Connected | None:
+    with anyio.move_on_after(PROBE_S):
+        try:
+            return await _discover(peer, hello)
+        except RpcError:
+            return None
+    return None
+
+
+async def _discover(peer: Handshaker, hello: Hello) -> Connected | None:
+    """Facts of a modern server; None if it only knows legacy revisions.
+
+    Raises `NoCommonVersion` if all it knows is newer than we are.
+    """
+    params = Payload.of({"_meta": envelope(hello, LATEST_MODERN, {})})
+    try:
+        result = (await peer.ask("server/discover", params, version=LATEST_MODERN)).object()
+    except RpcError as refusal:
+        supported = _supported(refusal)
+        if not supported:
+            raise
+        if any(version in LEGACY_VERSIONS for version in supported):
+            return None
+        raise NoCommonVersion(", ".join(supported)) from refusal
+    offered = [str(version) for version in _array(result.get("supportedVersions"))]
+    common = [version for version in MODERN_VERSIONS if version in offered]
+    if not common:
+        return None
+    return Connected(
+        era="modern",
+        version=common[-1],
+        server_info=_mapping(_mapping(result.get("_meta")).get(META_SERVER_INFO)),
+        capabilities=_mapping(result.get("capabilities")),
+        instructions=_text(result.get("instructions")),
+    )
+
+
+async def _initialize(peer: Handshaker, hello: Hello) -> Connected:
+    params = {
+        "protocolVersion": LATEST_LEGACY,
+        "capabilities": dict(hello.capabilities),
+        "clientInfo": hello.client_info,
+    }
+    try:
+        result = (await peer.ask("initialize", Payload.of(params), version=None)).object()
+    except RpcError as refusal:
+        supported = _supported(refusal)
+        if supported and not any(version in ALL_VERSIONS for version in supported):
+            raise NoCommonVersion(", ".join(supported)) from refusal
+        raise
+    version = _text(result.get("protocolVersion"))
+    if version not in LEGACY_VERSIONS:
+        raise NoCommonVersion(version or "of no version it names")
+    connected = Connected(
+        era="legacy",
+        version=version,
+        server_info=_mapping(result.get("serverInfo")),
+        capabilities=_mapping(result.get("capabilities")),
+        instructions=_text(result.get("instructions")),
+    )
+    await peer.tell("notifications/initialized", version=version)
+    return connected
+
+
+def _supported(refusal: RpcError) -> list[str]:
+    """The versions that a server named when it refused ours."""
+    if refusal.rpc_code != UNSUPPORTED_VERSION or refusal.data is None:
+        return []
+    return [str(version) for version in _array(_mapping(refusal.data.value).get("supported"))]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _array(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

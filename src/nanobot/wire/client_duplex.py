@@ -1,0 +1,277 @@
+"""The client side of a two-way line: a request table over any `Duplex`, in both eras.
+
+Requests carry ids of ours and are matched once; an answer to anything else is ignored. Whatever a server
+sends that is no message is skipped, so one bad line never costs more than itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from nanobot.aio import task_group
+from nanobot.wire.call import Call
+from nanobot.wire.client import Connected, ConnectionLost, Heard, Hello, NoAnswer, envelope, shake_hands
+from nanobot.wire.duplex import Duplex, MessageTooLong
+from nanobot.wire.listening import keep_listening
+from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, answerable, stamped, token_of, unexpected
+from nanobot.wire.rpc import (
+    ErrorResponse,
+    Id,
+    Message,
+    Notification,
+    Payload,
+    Request,
+    Response,
+    RpcError,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_QUESTIONS: Final = 64
+"""Requests of a server that may be open at once; further ones are dropped."""
+
+TELL_S: Final = 10.0
+"""How long a server that reads slowly may hold up a word of ours that nobody waits for."""
+
+WHY_S: Final = 2.0
+"""How long a failed write waits for the reader to learn the reason."""
+
+Explain = Callable[[], Awaitable[str]]
+"""Says, after the line has ended, why it did."""
+
+
+async def _ended() -> str:
+    return "the connection ended"
+
+
+@asynccontextmanager
+async def open_duplex(
+    duplex: Duplex, hello: Hello, heard: Heard, *, explain: Explain = _ended
+) -> AsyncGenerator[DuplexConnection]:
+    """Shake hands over `duplex` and serve requests until the block ends; then the line is closed.
+
+    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    """
+    async with task_group() as group:
+        connection = DuplexConnection(duplex, hello, heard, explain, group)
+        group.start_soon(connection.read)
+        try:
+            connection.connected = await shake_hands(connection, hello, probe=False)
+            group.start_soon(keep_listening, connection)
+            yield connection
+        finally:
+            connection.end("the connection was closed")
+            group.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await duplex.aclose()
+
+
+class _Waiting:
+    """A request and the place its outcome goes to. `is_ours`: nobody's request but the connection's own."""
+
+    __slots__ = ("is_ours", "outcome", "outgoing")
+
+    def __init__(self, outgoing: Outgoing, *, is_ours: bool) -> None:
+        self.outgoing = outgoing
+        self.is_ours = is_ours
+        self.outcome: asyncio.Future[Payload | Exception] = asyncio.get_running_loop().create_future()
+
+    def settle(self, outcome: Payload | Exception) -> None:
+        if not self.outcome.done():  # else its caller was cancelled in the same moment
+            self.outcome.set_result(outcome)
+
+
+class DuplexConnection:
+    """Satisfies `wire.client.Connection` and `Handshaker`; made by `open_duplex`."""
+
+    connected: Connected
+
+    def __init__(
+        self, duplex: Duplex, hello: Hello, heard: Heard, explain: Explain, group: TaskGroup
+    ) -> None:
+        self._duplex = duplex
+        self._hello = hello
+        self._heard = heard
+        self._explain = explain
+        self._group = group
+        self._ids = count(1)
+        self._waiting: dict[Id, _Waiting] = {}
+        self._questions = 0
+        self._end_reason: str | None = None
+        self._ended = anyio.Event()
+
+    # Requests
+
+    async def request(self, method: str, params: Payload, call: Call, *, timeout_s: float) -> Payload:
+        outgoing = Outgoing(next(self._ids), call, timeout_s)
+        token = outgoing.id if call.wants_progress else None
+        params = stamped(params, call, token=token, envelope=self._envelope(call))
+        return await self._exchange(outgoing, method, params)
+
+    async def notify(self, method: str, params: Payload) -> None:
+        await self._send(encode_notification(method, params))
+
+    @property
+    def is_alive(self) -> bool:
+        return self._end_reason is None
+
+    async def lost(self) -> str:
+        await self._ended.wait()
+        return self._end_reason or ""
+
+    async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
+        del version  # a line carries no headers
+        return await self._exchange(Outgoing(next(self._ids), Call(), math.inf), method, params, is_ours=True)
+
+    async def listen(self, params: Payload) -> None:
+        """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
+        outgoing = Outgoing(next(self._ids), Call(), math.inf)
+        params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
+        await self._exchange(outgoing, "subscriptions/listen", params, is_ours=True)
+
+    async def tell(self, method: str, *, version: str) -> None:
+        del version
+        await self._send(encode_notification(method))
+
+    async def _exchange(
+        self, outgoing: Outgoing, method: str, params: Payload, *, is_ours: bool = False
+    ) -> Payload:
+        waiting = self._waiting[outgoing.id] = _Waiting(outgoing, is_ours=is_ours)
+        try:
+            with outgoing.scope:
+                await self._send(encode_request(outgoing.id, method, params))
+                outcome = await waiting.outcome
+                if isinstance(outcome, Exception):
+                    raise outcome
+                return outcome
+            raise NoAnswer(outgoing.timeout_s)
+        finally:
+            # Still in the table: nobody waits any more, be it for cancellation or for the time.
+            if self._waiting.pop(outgoing.id, None) is not None and method != "initialize":
+                self._tell_soon(
+                    encode_notification("notifications/cancelled", Payload.of({"requestId": outgoing.id}))
+                )
+
+    async def _send(self, message: bytes) -> None:
+        if self._end_reason is not None:
+            raise ConnectionLost(self._end_reason, maybe_sent=False)
+        try:
+            await self._duplex.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            # As a rule the reader meets the end too, and knows the reason better.
+            with anyio.move_on_after(WHY_S):
+                await self._ended.wait()
+            self.end("it no longer reads what it is sent")
+            raise ConnectionLost(self._end_reason or "", maybe_sent=False) from None
+
+    def _envelope(self, call: Call) -> Mapping[str, Any]:
+        if self.connected.era == "legacy":
+            return {}
+        return envelope(self._hello, self.connected.version, answerable(call))
+
+    # What the server says
+
+    async def read(self) -> None:
+        """Take in messages until the line ends. Run by `open_duplex`."""
+        while True:
+            try:
+                message = decode(await self._duplex.receive())
+            except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+                break
+            except MessageTooLong as e:
+                log.warning("message skipped", extra={"limit_bytes": e.limit})
+                continue
+            except RpcError as e:
+                log.warning("line skipped: it is no message", extra={"reason": e.message})
+                continue
+            self._take(message)
+        self.end(await self._explain())
+
+    def end(self, reason: str) -> None:
+        """Fail what waits, and everything that comes later, for `reason`. The first reason stands."""
+        if self._end_reason is not None:
+            return
+        self._end_reason = reason
+        self._ended.set()
+        waiting, self._waiting = self._waiting, {}
+        for entry in waiting.values():
+            entry.settle(ConnectionLost(reason, maybe_sent=True))
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Response(id=id, result=result):
+                if (entry := self._waiting.pop(id, None)) is not None:
+                    entry.settle(result)
+            case ErrorResponse(id=id, error=error):
+                if id is not None and (entry := self._waiting.pop(id, None)) is not None:
+                    entry.settle(error)
+            case Notification():
+                self._hear(message)
+            case Request():
+                self._take_question(message)
+
+    def _hear(self, message: Notification) -> None:
+        if message.method == PROGRESS:
+            entry = self._waiting.get(_token(message.params))
+            if entry is not None:
+                entry.outgoing.hear(message.method, message.params)
+        elif message.method == "notifications/message" and (call := self._only_call()) is not None:
+            call.hear(message.method, message.params)
+        else:
+            self._heard(message.method, message.params)
+
+    def _take_question(self, question: Request) -> None:
+        if self._questions >= MAX_QUESTIONS:
+            log.warning("question dropped: too many are open", extra={"method": question.method})
+            return
+        self._questions += 1
+        self._group.start_soon(self._answer, question)
+
+    async def _answer(self, question: Request) -> None:
+        try:
+            outgoing = self._only_call()
+            reply = await (answer(question, None) if outgoing is None else outgoing.answer(question))
+        except Exception:  # boundary: one question of a server
+            log.exception("question not answered", extra={"method": question.method})
+            reply = encode_error(question.id, unexpected(question.method))
+        finally:
+            self._questions -= 1
+        await self._tell(reply)
+
+    def _only_call(self) -> Outgoing | None:
+        """Whom a message without an address concerns: the one request under way, if it is one."""
+        under_way = [entry.outgoing for entry in self._waiting.values() if not entry.is_ours]
+        return under_way[0] if len(under_way) == 1 else None
+
+    # Words that nobody waits for
+
+    def _tell_soon(self, message: bytes) -> None:
+        if self._end_reason is None:
+            self._group.start_soon(self._tell, message)
+
+    async def _tell(self, message: bytes) -> None:
+        with anyio.move_on_after(TELL_S):
+            try:
+                await self._send(message)
+            except ConnectionLost:
+                log.debug("the connection ended before the server could be told")
+
+
+def _token(params: Payload) -> Id:
+    try:
+        return token_of(params)
+    except RpcError:
+        return ""

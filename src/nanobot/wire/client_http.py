@@ -1,0 +1,607 @@
+"""The client side of Streamable HTTP, in both eras.
+
+A request is one POST whose answer is JSON or an event stream; it runs in its caller's task. Besides that a
+connection owns one stream for what belongs to no request, and says goodbye at its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from nanobot.aio import task_group
+from nanobot.http import Http, HttpError, HttpStream
+from nanobot.sse import SseParser, SseTooLong
+from nanobot.wire.call import Call
+from nanobot.wire.client import (
+    Connected,
+    ConnectionLost,
+    Heard,
+    Hello,
+    NoAnswer,
+    NoCommonVersion,
+    envelope,
+    shake_hands,
+)
+from nanobot.wire.listening import LASTED_S, changing_lists, growing_pauses, keep_listening
+from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, answerable, stamped, token_of, unexpected
+from nanobot.wire.parameter_headers import ParameterHeaders, header_text
+from nanobot.wire.rpc import (
+    INTERNAL_ERROR,
+    ErrorResponse,
+    Notification,
+    Payload,
+    Request,
+    Response,
+    RpcError,
+    decode,
+    encode_error,
+    encode_notification,
+    encode_request,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_ANSWER: Final = 64 * 1024 * 1024
+MAX_QUESTIONS: Final = 64
+MAX_RESUMES: Final = 5
+MAX_REDIRECTS: Final = 5
+LONGEST_RETRY_AFTER_S: Final = 10.0
+SILENCE_S: Final = 300.0
+"""A stream of news that is silent for so long, keep-alives included, is opened again."""
+FAREWELL_S: Final = 2.0
+END_OF_STREAM_S: Final = 0.01
+"""How long after its answer an event stream may take to end, so that its connection can be used again."""
+TELL_S: Final = 30.0
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+@asynccontextmanager
+async def open_streamable_http(
+    http: Http, url: str, hello: Hello, heard: Heard, *, headers: Mapping[str, str]
+) -> AsyncGenerator[HttpConnection]:
+    """Shake hands with the server at `url` and serve requests until the block ends.
+
+    `headers` go with every request. Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    """
+    async with task_group() as group:
+        connection = HttpConnection(http, url, hello, heard, headers, group)
+        try:
+            await connection.open()
+            yield connection
+        finally:
+            group.cancel_scope.cancel()
+            with anyio.move_on_after(FAREWELL_S, shield=True):
+                await connection.say_goodbye()
+
+
+class _SessionGone(Exception):
+    """The server no longer knows our session; it has not run the request."""
+
+
+class _Later(Exception):
+    """The server asked us to come back in `after_s` seconds; it has not run the request."""
+
+    def __init__(self, after_s: float, status: int) -> None:
+        super().__init__()
+        self.after_s = after_s
+        self.status = status
+
+
+class Refused(ConnectionLost):
+    """The server answered a status and nothing that MCP knows."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason, maybe_sent=status >= 500)
+        self.status = status
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far an event stream has been read, so that it can be taken up again."""
+
+    event_id: str | None = None
+    retry_s: float = 1.0
+    tries: int = 0
+
+
+class HttpConnection:
+    """Satisfies `wire.client.Connection` and `Handshaker`; made by `open_streamable_http`."""
+
+    connected: Connected
+
+    def __init__(
+        self,
+        http: Http,
+        url: str,
+        hello: Hello,
+        heard: Heard,
+        headers: Mapping[str, str],
+        group: TaskGroup,
+    ) -> None:
+        self._http = http
+        self._url = url
+        self._hello = hello
+        self._heard = heard
+        self._group = group
+        self._configured = dict(headers)
+        self._version: str | None = None
+        self._session: str | None = None
+        self._post_headers = self._build_post_headers()
+        self._ids = count(1)
+        self._under_way: dict[int, Outgoing] = {}
+        self._questions = 0
+        self._renewal = anyio.Lock()
+        self._hearing: anyio.CancelScope | None = None
+        self._end_reason: str | None = None
+        self._ended = anyio.Event()
+        self._parameters = ParameterHeaders()
+
+    # Beginning and end
+
+    async def open(self) -> None:
+        self._adopt(await shake_hands(self, self._hello, probe=True))
+        self._group.start_soon(keep_listening, self)
+
+    async def say_goodbye(self) -> None:
+        """End the session, if there is one. A server need not support it."""
+        self._end("the connection was closed")
+        if self._session is None:
+            return
+        try:
+            await self._http.request("DELETE", self._url, headers=self._plain_headers(), timeout_s=FAREWELL_S)
+        except HttpError as e:
+            log.debug("session not ended", extra={"reason": str(e)})
+
+    @property
+    def is_alive(self) -> bool:
+        return self._end_reason is None
+
+    async def lost(self) -> str:
+        await self._ended.wait()
+        return self._end_reason or ""
+
+    def _end(self, reason: str) -> None:
+        if self._end_reason is None:
+            self._end_reason = reason
+            self._ended.set()
+
+    def _adopt(self, connected: Connected) -> None:
+        self.connected = connected
+        self._version = connected.version
+        self._post_headers = self._build_post_headers()
+        if connected.era == "legacy":
+            if self._hearing is not None:
+                self._hearing.cancel()
+            self._hearing = anyio.CancelScope()
+            self._group.start_soon(self._keep_hearing, self._hearing)
+
+    async def _renew(self, session: str) -> None:
+        """Shake hands again because `session` is gone; one task does it, the others wait for it."""
+        async with self._renewal:
+            if self._session != session:
+                return
+            self._session = self._version = None
+            self._post_headers = self._build_post_headers()
+            reason = "its session ended and no new one began"
+            try:
+                self._adopt(await shake_hands(self, replace(self._hello, protocol="legacy"), probe=False))
+            except (RpcError, ConnectionLost, NoCommonVersion) as e:
+                raise ConnectionLost(f"{reason}: {e}", maybe_sent=False) from e
+            finally:
+                if self._version is None:
+                    self._end(reason)  # also when the task that did it for all was cancelled
+            self._suppose_changes()
+
+    # Requests
+
+    async def request(self, method: str, params: Payload, call: Call, *, timeout_s: float) -> Payload:
+        outgoing = Outgoing(next(self._ids), call, timeout_s)
+        self._under_way[outgoing.id] = outgoing
+        try:
+            with outgoing.scope:
+                return await self._deliver(outgoing, method, params)
+        except anyio.get_cancelled_exc_class():
+            self._withdraw(outgoing)
+            raise
+        finally:
+            del self._under_way[outgoing.id]
+        self._withdraw(outgoing)
+        raise NoAnswer(timeout_s)
+
+    async def notify(self, method: str, params: Payload) -> None:
+        await self._tell(encode_notification(method, params), method)
+
+    async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
+        outgoing = Outgoing(next(self._ids), Call(), math.inf)
+        headers = self._post_headers
+        if version is None:
+            self._session = None
+        else:
+            headers = headers | {"MCP-Protocol-Version": version, "Mcp-Method": method}
+        try:
+            return await self._post(outgoing, encode_request(outgoing.id, method, params), headers)
+        except Refused as refusal:
+            raise RpcError(INTERNAL_ERROR, refusal.reason) from refusal
+        except _Later as later:
+            raise ConnectionLost(f"HTTP status {later.status}", maybe_sent=False) from later
+
+    async def tell(self, method: str, *, version: str) -> None:
+        self._version = version
+        self._post_headers = self._build_post_headers()
+        await self._tell(encode_notification(method), method)
+
+    async def listen(self, params: Payload) -> None:
+        """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
+        method, outgoing = "subscriptions/listen", Outgoing(next(self._ids), Call(), math.inf)
+        params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
+        message = encode_request(outgoing.id, method, params)
+        try:
+            await self._post(outgoing, message, self._headers_for(method, params), idle_s=SILENCE_S)
+        except (_SessionGone, _Later) as e:
+            raise ConnectionLost("the server refused it for now", maybe_sent=False) from e
+
+    async def _deliver(self, outgoing: Outgoing, method: str, params: Payload) -> Payload:
+        """The result; asked for a second time only where the server said that it did not run the first."""
+        call = outgoing.call
+        token = outgoing.id if call.wants_progress else None
+        for is_last in (False, True):
+            if self._renewal.locked():
+                async with self._renewal:
+                    pass  # wait for the new session
+            sent = stamped(params, call, token=token, envelope=self._envelope(call))
+            message = encode_request(outgoing.id, method, sent)
+            session = self._session
+            try:
+                result = await self._post(outgoing, message, self._headers_for(method, sent))
+            except _SessionGone:
+                if is_last or session is None:
+                    raise ConnectionLost("its session ended twice in a row", maybe_sent=False) from None
+                await self._renew(session)
+            except _Later as later:
+                if is_last:
+                    raise ConnectionLost(
+                        f"it is busy (HTTP status {later.status})", maybe_sent=False
+                    ) from None
+                await anyio.sleep(later.after_s)
+            else:
+                if method == "tools/list" and self.connected.era == "modern":
+                    self._parameters.learn(result)
+                return result
+        raise AssertionError("unreachable")
+
+    def _withdraw(self, outgoing: Outgoing) -> None:
+        """Tell a legacy server that nobody waits; to a modern one the closed stream has said so."""
+        if self.connected.era == "legacy" and self.is_alive:
+            gone = Payload.of({"requestId": outgoing.id})
+            self._group.start_soon(
+                self._tell_quietly, encode_notification("notifications/cancelled", gone), "cancelled"
+            )
+
+    def _envelope(self, call: Call) -> Mapping[str, object]:
+        if self.connected.era == "legacy":
+            return {}
+        return envelope(self._hello, self.connected.version, answerable(call))
+
+    # One POST
+
+    async def _post(
+        self,
+        outgoing: Outgoing,
+        message: bytes,
+        headers: Mapping[str, str],
+        *,
+        idle_s: float | None = None,
+    ) -> Payload:
+        place = _Place()
+        try:
+            for _ in range(MAX_REDIRECTS + 1):
+                async with self._http.stream(
+                    "POST", self._url, headers=headers, body=message, idle_s=idle_s
+                ) as reply:
+                    if reply.status == 200:
+                        if "Mcp-Session-Id" in reply.headers and self._version is None:
+                            self._session = reply.headers["Mcp-Session-Id"]
+                        kind = media_type(reply)
+                        if kind == JSON:
+                            return _outcome(await _whole(reply), outgoing.id)
+                        if kind != EVENTS:
+                            raise Refused(200, f"it answered {kind or 'no media type'} instead of JSON")
+                        result = await self._read_events(reply, outgoing, place)
+                        if result is not None:
+                            return result
+                        break
+                    if reply.status not in (301, 302, 303, 307, 308):
+                        await self._refuse(reply, headers)
+                    self._follow(reply, keeps_method=reply.status in (307, 308))
+            else:
+                raise Refused(310, "it redirects in circles")
+            return await self._resume(outgoing, place)
+        except HttpError as e:
+            raise self._lost(e) from e
+
+    async def _read_events(
+        self, reply: HttpStream, outgoing: Outgoing | None, place: _Place
+    ) -> Payload | None:
+        """Handle what arrives until `outgoing` is answered; None if the stream ends before that.
+
+        Raises `RpcError` if the answer is one.
+        """
+        parser = SseParser()
+        chunks = reply.chunks()
+        try:
+            async for chunk in chunks:
+                for event in parser.feed(chunk):
+                    if event.id:
+                        place.event_id, place.tries = event.id, 0
+                    if event.retry is not None:
+                        place.retry_s = min(event.retry / 1000, 60.0)
+                    if not event.data or event.event != "message":
+                        continue
+                    if (outcome := self._take(event.data, outgoing)) is not None:
+                        with anyio.move_on_after(END_OF_STREAM_S):
+                            async for _ in chunks:
+                                pass
+                        return _result(outcome)
+        except HttpError as e:
+            if e.kind != "closed":
+                raise
+            log.debug("stream cut off", extra={"reason": str(e)})
+        except SseTooLong as e:
+            raise ConnectionLost(str(e), maybe_sent=True) from e
+        return None
+
+    async def _resume(self, outgoing: Outgoing, place: _Place) -> Payload:
+        """Take up a stream that ended before its answer, where the server gave its events ids."""
+        while place.event_id is not None and place.tries < MAX_RESUMES:
+            place.tries += 1
+            await anyio.sleep(place.retry_s)
+            try:
+                async with self._http.stream(
+                    "GET", self._url, headers=self._get_headers(place.event_id), idle_s=SILENCE_S
+                ) as reply:
+                    if reply.status != 200 or media_type(reply) != EVENTS:
+                        break
+                    result = await self._read_events(reply, outgoing, place)
+            except HttpError as e:
+                log.debug("stream not resumed", extra={"reason": str(e)})
+                continue
+            if result is not None:
+                return result
+        raise ConnectionLost("its stream ended before the answer", maybe_sent=True)
+
+    async def _refuse(self, reply: HttpStream, headers: Mapping[str, str]) -> None:
+        """Raise what a status other than 200 means."""
+        status = reply.status
+        if status == 404 and "Mcp-Session-Id" in headers:
+            raise _SessionGone
+        if status in (429, 503):
+            wait = reply.headers.get("Retry-After", "")
+            if wait.isdigit() and int(wait) <= LONGEST_RETRY_AFTER_S:
+                raise _Later(int(wait), status)
+        if status >= 400 and media_type(reply) == JSON:
+            try:
+                message = decode(await _whole(reply))
+            except RpcError:
+                message = None
+            if isinstance(message, ErrorResponse):
+                raise message.error
+        hints = {401: ": it wants credentials", 403: ": it forbids this", 202: " to a request"}
+        raise Refused(status, f"it answered HTTP status {status}{hints.get(status, '')}")
+
+    def _follow(self, reply: HttpStream, *, keeps_method: bool) -> None:
+        """Move to where the server points, if that is the same server and it wants the same method."""
+        target = urljoin(self._url, reply.headers.get("Location", ""))
+        if not keeps_method or not same_origin(self._url, target):
+            where = urlsplit(target)
+            raise Refused(
+                reply.status, f"it redirects to {where.scheme}://{where.netloc}{where.path}; use that address"
+            )
+        self._url = target
+
+    def _lost(self, e: HttpError) -> ConnectionLost:
+        if e.kind in ("connect", "tls", "bad_url"):
+            self._end(str(e))
+        return ConnectionLost(str(e), maybe_sent=e.sent)
+
+    # What the server says
+
+    def _take(self, data: bytes, outgoing: Outgoing | None) -> Payload | RpcError | None:
+        """Handle one message of a stream; the outcome if it is the answer to `outgoing`."""
+        try:
+            message = decode(data)
+        except RpcError as e:
+            log.warning("event skipped: it is no message", extra={"reason": e.message})
+            return None
+        match message:
+            case Response(id=id, result=result):
+                return result if outgoing is not None and id == outgoing.id else None
+            case ErrorResponse(id=id, error=error):
+                return error if outgoing is not None and id in (outgoing.id, None) else None
+            case Notification():
+                self._hear(message, outgoing)
+            case Request():
+                self._take_question(message, outgoing)
+        return None
+
+    def _hear(self, message: Notification, outgoing: Outgoing | None) -> None:
+        if message.method == PROGRESS:
+            addressee = self._under_way.get(_token(message.params))
+            if addressee is not None:
+                addressee.hear(message.method, message.params)
+        elif outgoing is None or message.method.endswith(("/list_changed", "/updated", "/acknowledged")):
+            self._heard(message.method, message.params)
+        else:
+            outgoing.hear(message.method, message.params)
+
+    def _take_question(self, question: Request, outgoing: Outgoing | None) -> None:
+        if self._questions >= MAX_QUESTIONS:
+            log.warning("question dropped: too many are open", extra={"method": question.method})
+            return
+        if outgoing is None and len(self._under_way) == 1:
+            outgoing = next(iter(self._under_way.values()))
+        self._questions += 1
+        self._group.start_soon(self._answer, question, outgoing)
+
+    async def _answer(self, question: Request, outgoing: Outgoing | None) -> None:
+        try:
+            reply = await (answer(question, None) if outgoing is None else outgoing.answer(question))
+        except Exception:  # boundary: one question of a server
+            log.exception("question not answered", extra={"method": question.method})
+            reply = encode_error(question.id, unexpected(question.method))
+        finally:
+            self._questions -= 1
+        await self._tell_quietly(reply, "answer")
+
+    async def _keep_hearing(self, scope: anyio.CancelScope) -> None:
+        """Keep the stream of a legacy session's news open; returns if the server has none."""
+        with scope:
+            place, pauses = _Place(), growing_pauses()
+            while True:
+                opened = anyio.current_time()
+                if not await self._hear_stream(place):
+                    return
+                if anyio.current_time() - opened > LASTED_S:
+                    pauses = growing_pauses()
+                await anyio.sleep(max(next(pauses), place.retry_s))
+                if place.event_id is None:
+                    self._suppose_changes()
+
+    async def _hear_stream(self, place: _Place) -> bool:
+        """Read one stream of news to its end; False if it makes no sense to open another."""
+        try:
+            async with self._http.stream(
+                "GET", self._url, headers=self._get_headers(place.event_id), idle_s=SILENCE_S
+            ) as reply:
+                if 400 <= reply.status < 500 and reply.status not in (408, 429):
+                    return False
+                if reply.status == 200 and media_type(reply) == EVENTS:
+                    await self._read_events(reply, None, place)
+        except (HttpError, ConnectionLost) as e:
+            log.debug("stream of news ended", extra={"reason": str(e)})
+        return True
+
+    def _suppose_changes(self) -> None:
+        """Take it that every list may have changed while nobody listened."""
+        for name in changing_lists(self.connected.capabilities):
+            self._heard(f"notifications/{name}/list_changed", Payload.of({}))
+
+    # Words that want no answer
+
+    async def _tell(self, message: bytes, method: str) -> None:
+        headers = self._post_headers
+        if self._version is not None and self._session is None and "Mcp-Method" not in headers:
+            headers = headers | {"Mcp-Method": method}
+        try:
+            answer = await self._http.request(
+                "POST", self._url, headers=headers, body=message, timeout_s=TELL_S
+            )
+        except HttpError as e:
+            raise self._lost(e) from e
+        if answer.status >= 300:
+            raise Refused(answer.status, f"it answered HTTP status {answer.status} to {method}")
+
+    async def _tell_quietly(self, message: bytes, method: str) -> None:
+        try:
+            await self._tell(message, method)
+        except ConnectionLost as e:
+            log.debug("the server could not be told", extra={"reason": e.reason})
+
+    # Headers
+
+    def _build_post_headers(self) -> dict[str, str]:
+        return self._plain_headers() | {"Accept": f"{JSON}, {EVENTS}", "Content-Type": JSON}
+
+    def _plain_headers(self) -> dict[str, str]:
+        headers = self._configured | {"Accept-Encoding": "identity"}
+        if self._version is not None:
+            headers["MCP-Protocol-Version"] = self._version
+        if self._session is not None:
+            headers["Mcp-Session-Id"] = self._session
+        return headers
+
+    def _get_headers(self, event_id: str | None) -> dict[str, str]:
+        headers = self._plain_headers() | {"Accept": EVENTS}
+        return headers if event_id is None else headers | {"Last-Event-ID": event_id}
+
+    def _headers_for(self, method: str, params: Payload) -> Mapping[str, str]:
+        """The headers of one request. Modern servers and proxies route by method and name."""
+        if self.connected.era == "legacy":
+            return self._post_headers
+        headers = self._post_headers | {"Mcp-Method": method}
+        if (member := _NAMED.get(method)) is not None:
+            name = msgspec.json.decode(params.members().get(member, b'""'))
+            if isinstance(name, str):
+                headers["Mcp-Name"] = header_text(name)
+                if method == "tools/call":
+                    headers.update(self._parameters.of(name, params))
+        return headers
+
+
+def media_type(reply: HttpStream) -> str:
+    """The content type without its parameters, in lower case."""
+    return reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs share scheme, host and port."""
+    return _origin(one) == _origin(other)
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+async def _whole(reply: HttpStream) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for chunk in reply.chunks():
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > MAX_ANSWER:
+            raise ConnectionLost(f"its answer is longer than {MAX_ANSWER} bytes", maybe_sent=True)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _outcome(body: bytes, id: int) -> Payload:
+    """The result in a JSON answer. Raises `RpcError`."""
+    try:
+        message = decode(body)
+    except RpcError as e:
+        raise RpcError(INTERNAL_ERROR, f"the server's answer is no message: {e.message}") from e
+    match message:
+        case Response(id=answered, result=result) if answered == id:
+            return result
+        case ErrorResponse(id=answered, error=error) if answered in (id, None):
+            raise error
+        case _:
+            raise RpcError(INTERNAL_ERROR, "the server answered another request than the one it was sent")
+
+
+def _result(outcome: Payload | RpcError) -> Payload:
+    if isinstance(outcome, RpcError):
+        raise outcome
+    return outcome
+
+
+def _token(params: Payload) -> int:
+    try:
+        token = token_of(params)
+    except RpcError:
+        return 0
+    return token if isinstance(token, int) else 0

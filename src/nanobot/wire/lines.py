@@ -1,0 +1,64 @@
+"""Messages as lines: bytes in, whole lines out, in linear time and bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from nanobot.wire.duplex import MessageTooLong
+
+
+class LineSplitter:
+    """Cuts a byte stream at LF. A line over `max_bytes` is dropped while it arrives, not kept.
+
+    CR before the LF belongs to the line end; empty lines are no lines.
+    """
+
+    __slots__ = ("_dropping", "_held", "_lines", "_max_bytes", "_size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held: list[bytes] = []  # pieces of a line whose end has not arrived
+        self._size = 0
+        self._dropping = False
+        self._lines: deque[bytes | None] = deque()  # None stands for a dropped line
+
+    def feed(self, chunk: bytes) -> None:
+        """Take in the next bytes, cut anywhere."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._hold(chunk[start:end])
+            self._finish()
+            start = end + 1
+        self._hold(chunk[start:] if start else chunk)
+
+    def finish(self) -> None:
+        """Take what is held as the last line: the stream has ended."""
+        self._finish()
+
+    def next(self) -> bytes | None:
+        """The next whole line, None if more bytes are needed. Raises `MessageTooLong` for a dropped one."""
+        if not self._lines:
+            return None
+        line = self._lines.popleft()
+        if line is None:
+            raise MessageTooLong(self._max_bytes)
+        return line
+
+    def _hold(self, piece: bytes) -> None:
+        if not piece or self._dropping:
+            return
+        self._size += len(piece)
+        if self._size > self._max_bytes:
+            self._dropping = True
+            self._held.clear()
+        else:
+            self._held.append(piece)
+
+    def _finish(self) -> None:
+        if self._dropping:
+            self._lines.append(None)
+        elif line := b"".join(self._held).removesuffix(b"\r"):
+            self._lines.append(line)
+        self._held.clear()
+        self._size = 0
+        self._dropping = False

@@ -1,0 +1,145 @@
+"""One request of ours while it is under way: its clock, its news, and the questions it raises."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import (
+    EMPTY,
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    Payload,
+    Request,
+    RpcError,
+    encode_error,
+    encode_response,
+)
+
+PROGRESS: Final = "notifications/progress"
+LONGEST_S: Final = 3600.0
+"""A request that keeps reporting progress ends after this time all the same."""
+
+RESERVED: Final = "io.modelcontextprotocol/"
+QUESTIONS: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Outgoing:
+    """A request that waits for its answer. `id` is also its progress token.
+
+    Its `scope` ends it when its time is over; a question to a person stops the clock.
+    """
+
+    __slots__ = ("_latest", "_questions", "call", "id", "scope", "timeout_s")
+
+    def __init__(self, id: int, call: Call, timeout_s: float) -> None:
+        now = anyio.current_time()
+        self.id = id
+        self.call = call
+        self.timeout_s = timeout_s
+        self._latest = now + max(LONGEST_S, timeout_s)
+        self._questions = 0
+        self.scope = anyio.CancelScope(deadline=now + timeout_s)
+
+    def hear(self, method: str, params: Payload) -> None:
+        """Pass on a notification that belongs to this request; progress winds its clock up again."""
+        if method == PROGRESS:
+            self._restart()
+            params = without_token(params)
+        if self.call.notify is not None:
+            self.call.notify(method, params)
+
+    async def answer(self, question: Request) -> bytes:
+        """The encoded answer to a request of the server, put to whoever made this one."""
+        self._questions += 1
+        self.scope.deadline = math.inf
+        try:
+            return await answer(question, self.call)
+        finally:
+            self._questions -= 1
+            self._restart()
+
+    def _restart(self) -> None:
+        if not self._questions:
+            self.scope.deadline = min(anyio.current_time() + self.timeout_s, self._latest)
+
+
+def stamped(params: Payload, call: Call, *, token: int | None, envelope: Mapping[str, Any]) -> Payload:
+    """`params` as they go out: the caller's `_meta` without what belongs to another hop, plus our own.
+
+    Every other member keeps its bytes. `token` asks for progress under it; `envelope` is empty for
+    legacy servers.
+    """
+    members: dict[str, Any] = dict(params.members())
+    own = members.pop("_meta", None)
+    given = call.meta if own is None else _object(own)
+    meta = {k: v for k, v in given.items() if k != "progressToken" and not k.startswith(RESERVED)}
+    if token is not None:
+        meta["progressToken"] = token
+    meta.update(envelope)
+    if meta:
+        members["_meta"] = meta
+    elif own is None:
+        return params
+    return Payload.encoded(_encode(members))
+
+
+def answerable(call: Call) -> Mapping[str, Any]:
+    """The client capabilities that a modern server may count on for this request alone."""
+    if call.ask is None and call.caller.era == "legacy":
+        return {}
+    offered = call.caller.capabilities
+    return {name: offered[name] for name in ("roots", "sampling", "elicitation") if name in offered}
+
+
+def without_token(params: Payload) -> Payload:
+    """Progress as it is handed on: the token is ours and means nothing beyond this hop."""
+    members: dict[str, Any] = dict(params.members())
+    members.pop("progressToken", None)
+    return Payload.encoded(_encode(members))
+
+
+def token_of(params: Payload) -> Any:
+    """The progress token of a notification, None if it has none."""
+    token = params.members().get("progressToken")
+    return None if token is None else msgspec.json.decode(token)
+
+
+async def answer(question: Request, call: Call | None) -> bytes:
+    """The encoded answer to a server's request that came while `call` was under way.
+
+    Without anybody to ask, an elicitation is cancelled and there are no roots; anything else is refused.
+    """
+    if question.method == "ping":
+        return encode_response(question.id, EMPTY)
+    if question.method not in QUESTIONS:
+        return encode_error(question.id, RpcError(METHOD_NOT_FOUND, f"unknown method {question.method!r}"))
+    if call is not None and call.ask is not None:
+        try:
+            return encode_response(question.id, await call.ask(question.method, question.params))
+        except RpcError as refusal:
+            return encode_error(question.id, refusal)
+    match question.method:
+        case "roots/list":
+            return encode_response(question.id, Payload.of({"roots": []}))
+        case "elicitation/create":
+            return encode_response(question.id, Payload.of({"action": "cancel"}))
+        case _:
+            return encode_error(question.id, RpcError(METHOD_NOT_FOUND, "nobody here answers sampling"))
+
+
+def unexpected(method: str) -> RpcError:
+    """What a server is told when its question could not be put to anybody because of a fault of ours."""
+    return RpcError(INTERNAL_ERROR, f"{method} could not be answered")
+
+
+def _object(raw: msgspec.Raw) -> Mapping[str, Any]:
+    value = msgspec.json.decode(raw)
+    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
