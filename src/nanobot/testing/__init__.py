@@ -1,0 +1,1 @@
+"""Test aids that ship with the product."""
