@@ -51,11 +51,7 @@ async def ask(server: BuiltinServer, method: str = "tools/call", **params: Any) 
         ),
         (
             ResourceLink(uri="file:///a", name="a", mime_type="a/b"),
-            {
-                "content": [
-                    {"type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "text/plain"}
-                ]
-            },
+            {"content": [{"type": "resource_link", "uri": "file:///a", "name": "a", "mimeType": "a/b"}]},
         ),
         (
             {"content": [{"type": "image", "data": ""}], "isError": True},
@@ -140,9 +136,8 @@ async def test_resources_are_listed_and_read() -> None:
     async def data(call: Call) -> bytes:
         return b"\x00"
 
-    server = BuiltinServer(
-        "s", [], resources=[BuiltinResource(uri="a:t", name="t", read=text, mime_type="text/x")]
-    )
+    greeting = BuiltinResource(uri="a:t", name="t", read=text, mime_type="text/x")
+    server = BuiltinServer("s", [], resources=[greeting])
     news: list[str] = []
     leave = server.watch(news.append)
     server.replace_resources([greeting, BuiltinResource(uri="a:d", name="d", read=data)])

@@ -222,13 +222,15 @@ async def test_inline_prompts_are_rendered_here_and_others_by_their_server() -> 
     inline = Prompt(
         name="greet",
         description="Says hello",
-        template="Dear ${name}, $${kept} ${unknown}${note}",
+        template="Dear ${name}, $${kept} ${FROM:-me}${note}",
         input=(PromptField(name="name"), PromptField(name="note", required=False)),
     )
     theirs = {"description": "x", "messages": [{"role": "user", "content": {"type": "new-type", "n": 1}}]}
     server = Server("s", prompts=[{"name": "p", "odd": 1}], answers={"prompts/get": theirs})
     publish = Publish(prompts=refs("greet", "s/p:q"))
-    async with publishing(publish, server, prompts={"greet": inline}) as client:
+    async with publishing(
+        publish, server, prompts={"greet": inline}, env={"FROM": "us", "NOTE": "no"}
+    ) as client:
         assert (await client.ask("prompts/list"))["prompts"] == [
             {
                 "name": "greet",
@@ -241,7 +243,7 @@ async def test_inline_prompts_are_rendered_here_and_others_by_their_server() -> 
             {"name": "q", "odd": 1},
         ]
         greeting = await client.ask("prompts/get", name="greet", arguments={"name": "${note}"})
-        assert greeting["messages"][0]["content"]["text"] == "Dear ${note}, ${kept} ${unknown}"
+        assert greeting["messages"][0]["content"]["text"] == "Dear ${note}, ${kept} us"
         assert await client.ask("prompts/get", name="q", arguments={"a": "1"}) == theirs
         assert server.asked == [("prompts/get", {"name": "p", "arguments": {"a": "1"}})]
         for name, arguments in (("greet", {}), ("greet", {"name": 1}), ("q", {"a": 1}), ("nope", {})):

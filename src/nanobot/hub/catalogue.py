@@ -155,20 +155,21 @@ class Catalogue:
                 shelf.is_stale = True
                 shelf.retry_at = now + RETRY_SPACING_S
             shelf.spent_s += now - shelf.started_at
-            if shelf.failure != outcome:  # once per reason, not once per attempt
+            is_first = shelf.failure is None or shelf.failure.code != outcome.code
+            if is_first:  # once per kind of trouble, not once per attempt
                 fields = {"server": outcome.server, "kind": shelf.kind, "reason": outcome.message}
                 log.warning("a server's list is not available", extra=fields)
             self._revisions[shelf.kind] = self.revision(shelf.kind) + 1  # readers must learn to ask again
-            is_news = shelf.entries is None and shelf.failure != outcome
+            is_news = is_first and shelf.entries is None
             shelf.failure = outcome
         else:
             is_news = shelf.entries is None or not _same(shelf.entries, outcome)
             if is_news:
                 shelf.entries = outcome
+                self._revisions[shelf.kind] = self.revision(shelf.kind) + 1
             shelf.failure = None
             shelf.spent_s = 0.0
         if is_news:
-            self._revisions[shelf.kind] = self.revision(shelf.kind) + 1
             self._changed(shelf.kind)
 
     def _close(self) -> None:

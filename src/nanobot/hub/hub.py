@@ -34,7 +34,8 @@ class Hub:
 
     def __init__(self, config: Config, sources: Mapping[str, Source]) -> None:
         self._names = tuple(sources)
-        self._sources: dict[str, Source] = {**sources, INLINE_PROMPTS: InlinePrompts(config.prompts)}
+        inline = InlinePrompts(config.prompts, config.env)
+        self._sources: dict[str, Source] = {**sources, INLINE_PROMPTS: inline}
         self._catalogue = Catalogue(self._sources, self._note)
         self._shapes = Shapes(config, self._catalogue, tuple(self._sources))
         self._views: dict[tuple[Kind, tuple[Reference, ...]], View] = {}

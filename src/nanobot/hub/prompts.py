@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import Prompt
 from nanobot.wire.call import Call
-from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
+from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 
 INLINE_PROMPTS: Final = "nanobot.prompts"
 """Name of the source that holds the inline prompts."""
-
-_PLACE = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 
 
 class InlinePrompts:
@@ -24,8 +22,9 @@ class InlinePrompts:
 
     name = INLINE_PROMPTS
 
-    def __init__(self, prompts: Mapping[str, Prompt]) -> None:
+    def __init__(self, prompts: Mapping[str, Prompt], env: Mapping[str, str]) -> None:
         self._prompts = prompts
+        self._env = env
 
     async def listing(self, kind: Kind) -> Sequence[Entry]:
         if kind != "prompts":
@@ -39,7 +38,7 @@ class InlinePrompts:
         prompt = self._prompts.get(members.get("name", ""))
         if prompt is None:
             raise RpcError(INVALID_PARAMS, f"unknown prompt {members.get('name')!r}")
-        text = render(prompt, prompt_arguments(prompt.name, params))
+        text = render(prompt, prompt_arguments(prompt.name, params), self._env)
         message = {"role": "user", "content": {"type": "text", "text": text}}
         result: dict[str, Any] = {"messages": [message]}
         if prompt.description:
@@ -58,23 +57,23 @@ def prompt_arguments(name: str, params: Payload) -> dict[str, str]:
         raise RpcError(INVALID_PARAMS, f"arguments of prompt {name!r} must be strings: {e}") from e
 
 
-def render(prompt: Prompt, arguments: Mapping[str, str]) -> str:
-    """The template with each `${argument}` replaced, once: an argument's text is never searched for places.
+def render(prompt: Prompt, arguments: Mapping[str, str], env: Mapping[str, str]) -> str:
+    """The template with its `${name}` replaced by arguments or else by variables of `env`.
 
-    `$${` gives `${`; a place that names no argument of the prompt stays as it is written. An optional
-    argument that is not given is empty. Raises `RpcError` (-32602) naming a required one that is missing.
+    An optional argument that is not given is empty, whatever `env` holds under its name. Raises `RpcError`:
+    -32602 naming a required argument that is missing, -32603 for a name that is neither.
     """
     for field in prompt.input:
         if field.required and field.name not in arguments:
             raise RpcError(INVALID_PARAMS, f"prompt {prompt.name!r} needs the argument {field.name!r}")
-    known = {field.name: "" for field in prompt.input} | dict(arguments)
-
-    def fill(place: re.Match[str]) -> str:
-        if place[1] is None:
-            return "${"
-        return known.get(place[1].strip(), place[0])
-
-    return _PLACE.sub(fill, prompt.template)
+    absent = {field.name: "" for field in prompt.input}
+    try:
+        return expand(prompt.template, {**env, **absent, **arguments})
+    except UnsetVariable as e:
+        message = (
+            f"the template of prompt {prompt.name!r} names {e.name!r}, neither an argument nor a variable"
+        )
+        raise RpcError(INTERNAL_ERROR, message) from e
 
 
 def _definition(prompt: Prompt) -> dict[str, Any]:
