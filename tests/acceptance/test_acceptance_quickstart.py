@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from mcp import Client
-
 from tests.peers.programs import QUICKSTART, serving
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +55,6 @@ async def test_stdio_serves_the_same(tmp_path: Path) -> None:
 
     from mcp import StdioServerParameters
     from mcp.client.stdio import stdio_client
-
     from tests.peers.programs import clean_env
 
     args = ["-m", "nanobot", "run", str(QUICKSTART), "--default-model", "demo", "-a", "stdio"]

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from tests.peers.programs import QUICKSTART, nanobot
 
 DEMO = ("-c", str(QUICKSTART), "--default-model", "demo")
@@ -133,7 +132,13 @@ def test_the_terminal_agent_works_in_the_current_directory(tmp_path: Path) -> No
     project.mkdir()
     (project / "notes.txt").write_text("a line in the project\n")
     ran = nanobot(
-        "chat", "--default-model", "demo", "-m", 'call read {"file_path": "notes.txt"}', home=tmp_path, cwd=project
+        "chat",
+        "--default-model",
+        "demo",
+        "-m",
+        'call read {"file_path": "notes.txt"}',
+        home=tmp_path,
+        cwd=project,
     )
     assert "a line in the project" in ran.stdout, ran.stderr
 

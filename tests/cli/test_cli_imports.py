@@ -16,7 +16,10 @@ HEAVY = {"pydantic", "rich", "aiohttp", "sqlalchemy", "ruamel", "mcp", "openai",
 
 def modules_of(*args: str) -> set[str]:
     run = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "nanobot", *args], capture_output=True, text=True, check=True
+        [sys.executable, "-X", "importtime", "-m", "nanobot", *args],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found = set(re.findall(r"\|\s+(\w+)", run.stderr))
     assert "nanobot" in found
