@@ -20,13 +20,15 @@ ToolChoice = str
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written. `line` and `column` count from 1; `source` is a path as it was typed."""
+    """Where a value was written. `line` and `column` count from 1; `source` is a path as it was typed, or `(…)`."""
 
     source: str
     line: int
     column: int = 1
 
     def __str__(self) -> str:
+        if self.source.startswith("("):
+            return self.source
         return f"{self.source}:{self.line}:{self.column}"
 
 
@@ -241,8 +243,10 @@ class SessionSettings:
 class Config:
     """Everything one installation was told. Immutable: share it between tasks and threads.
 
-    `origins` maps a dotted path (`agents.main.tools[0]`) to the place it was written. `env` is the session
-    environment that `${NAME}` is looked up in: process environment, env file and `-e` values, in that order.
+    `origins` maps a dotted path (`agents.main.tools[0]`) to the place it was written. `document` is the
+    merged document itself, canonical keys, unexpanded: show it only through `config.redact`. `env` is the
+    session environment that `${NAME}` is looked up in: process environment, env file and `-e` values, in that
+    order.
     """
 
     home: Path
@@ -259,6 +263,7 @@ class Config:
     default_mini_model: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     origins: Mapping[str, Origin] = field(default_factory=dict[str, Origin], repr=False)
+    document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
 
     @property
     def default_agent(self) -> Agent:

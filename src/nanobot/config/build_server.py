@@ -1,0 +1,95 @@
+"""An MCP server of the model from its mapping in the document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from nanobot.config import builtin
+from nanobot.config.json_schema import check_schema
+from nanobot.config.model import McpServer, ToolOverride
+from nanobot.config.view import View
+
+
+def build_server(name: str, server: View, folders: Mapping[str, Path]) -> McpServer | None:
+    """The server, None after reporting that its name belongs to the program.
+
+    `folders`: directory of each document by its label. The document that says `cwd`, else the one that
+    declares the server, gives the base of a relative one.
+    """
+    if name.startswith(builtin.PREFIX):
+        if name in builtin.SERVERS and not server.node.entries:
+            return builtin_server(name)
+        reason = "is built in and takes no settings" if name in builtin.SERVERS else "is reserved"
+        hint = f"write {name}: {{}}, or leave it out" if name in builtin.SERVERS else "choose another name"
+        server.place.error("reserved-name", server.at, f"The server name {name!r} {reason}.", hint)
+        return None
+    _check_shape(name, server)
+    return McpServer(
+        name=name,
+        display_name=server.text("name"),
+        description=server.text("description"),
+        url=server.text("url"),
+        headers=server.value("headers", {}),
+        command=server.text("command"),
+        args=server.names("args"),
+        env=server.value("env", {}),
+        cwd=server.text("cwd"),
+        protocol=server.value("protocol", "auto"),
+        allow_tools=server.names("allowTools") if server.has("allowTools") else None,
+        tool_overrides=_overrides(server),
+        tool_prefix=server.text("toolPrefix"),
+        timeout_ms=server.value("timeoutMs", 30_000),
+        tool_timeout_s=float(server.value("toolTimeout", 300.0)),
+        base_dir=folders.get((server.origin("cwd") if server.has("cwd") else server.at).source, Path()),
+        origin=server.at,
+    )
+
+
+def builtin_server(name: str) -> McpServer:
+    return McpServer(name=name, builtin=True)
+
+
+def _check_shape(name: str, server: View) -> None:
+    command, url = server.text("command"), server.text("url")
+    hint = "`command` starts a program, `url` reaches a remote server"
+    if not command and not url:
+        server.place.error(
+            "bad-server-shape", server.at, f"The server {name!r} needs `command` or `url`.", hint
+        )
+    elif command and url:
+        server.place.error(
+            "bad-server-shape", server.at, f"The server {name!r} has both `command` and `url`.", hint
+        )
+    elif command:
+        _reject(server, "headers", name, "`headers` are for servers with `url`")
+    else:
+        for key in ("args", "env", "cwd"):
+            _reject(server, key, name, f"`{key}` is for servers with `command`")
+    if url and not url.startswith(("http://", "https://", "${")):
+        server.place.key("url").error(
+            "bad-value", server.origin("url"), "A url begins with http:// or https://."
+        )
+
+
+def _reject(server: View, key: str, name: str, reason: str) -> None:
+    if server.has(key):
+        message = f"The server {name!r} cannot have this: {reason}."
+        server.place.key(key).error("bad-server-shape", server.origin(key), message)
+
+
+def _overrides(server: View) -> dict[str, ToolOverride]:
+    overrides: dict[str, ToolOverride] = {}
+    names: dict[str, str] = {}
+    for tool, view in server.under("toolOverrides").each():
+        schema = view.value("inputSchema")
+        if schema is not None:
+            check_schema(schema, view.origin("inputSchema"), view.place.key("inputSchema"))
+        override = ToolOverride(
+            name=view.value("name"), description=view.value("description"), input_schema=schema
+        )
+        overrides[tool] = override
+        shown = override.name or tool
+        if names.setdefault(shown, tool) != tool:
+            view.place.error("bad-value", view.at, f"Two tools of one server are both named {shown!r}.")
+    return overrides

@@ -1,0 +1,218 @@
+"""Every key a document may hold: the one table that decides what is known, of which kind, in which range.
+
+Only what the program carries out stands here. A key of a later version is unknown, never silently ignored.
+"""
+
+from __future__ import annotations
+
+import re
+
+from nanobot.config.diagnostics import Place
+from nanobot.config.model import Origin
+from nanobot.config.shapes import (
+    Duration,
+    Flag,
+    Free,
+    Ignored,
+    Later,
+    MapOf,
+    Names,
+    Number,
+    Shape,
+    Table,
+    Text,
+    TextOr,
+)
+
+DIALECTS = ("OpenAIResponses", "OpenAIChatCompletions", "AnthropicMessages")
+MODES = ("", "chat", "primary", "all", "subagent")
+PERMISSIONS = (
+    "*",
+    "read",
+    "write",
+    "edit",
+    "glob",
+    "grep",
+    "bash",
+    "todoWrite",
+    "webFetch",
+    "skills",
+    "askUserQuestion",
+)
+
+_AGENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+
+
+def check_agent_id(name: str, at: Origin, place: Place) -> None:
+    if not name or ":" in name:
+        place.error("bad-id", at, "An agent id must not be empty or contain `:`.")
+    elif not _AGENT_ID.fullmatch(name):
+        place.warning(
+            "bad-id",
+            at,
+            "An agent id should be letters, digits, `.`, `_`, `-`, beginning with a letter or digit.",
+        )
+
+
+def check_server_name(name: str, at: Origin, place: Place) -> None:
+    if not name or "/" in name or ":" in name:
+        place.error(
+            "bad-id", at, "A server name must not be empty or contain `/` or `:`; references are cut there."
+        )
+
+
+def check_permission(name: str, at: Origin, place: Place) -> None:
+    if name not in PERMISSIONS:
+        place.error("unknown-key", at, f"There is no such permission; known: {', '.join(PERMISSIONS)}.")
+
+
+_TEXTS = MapOf(Text())
+_LIST_OF_ONE = Names(split=False)
+
+FIELD: Shape = Later(lambda: _FIELD)
+_FIELD = Table({"description": Text(), "required": Flag(), "fields": MapOf(FIELD)}, short="description")
+
+INSTRUCTIONS = TextOr(
+    Table({"mcpServer": Text(), "prompt": Text(), "args": _TEXTS}), "a mapping with mcpServer and prompt"
+)
+
+AGENT = Table(
+    {
+        "name": Text(),
+        "shortName": Text(),
+        "description": Text(),
+        "icon": Text(),
+        "iconDark": Text(),
+        "starterMessages": _LIST_OF_ONE,
+        "metadata": Free(),
+        "instructions": INSTRUCTIONS,
+        "model": Text(),
+        "fallbacks": Names(),
+        "allowedModels": Names(),
+        "mcpServers": Names(),
+        "tools": Names(),
+        "agents": Names(),
+        "prompts": Names(),
+        "resources": Names(),
+        "permissions": MapOf(Text(("allow", "deny")), check_permission),
+        "chat": Flag(),
+        "threadName": Text(),
+        "toolChoice": Text(),
+        "parallelTools": Text(("auto", "off")),
+        "maxIterations": Number(1, 1000, whole=True),
+        "temperature": Number(0),
+        "topP": Number(0, 1),
+        "reasoning": Table(
+            {
+                "effort": Text(("none", "minimal", "low", "medium", "high", "xhigh", "max")),
+                "summary": Text(("auto", "concise", "detailed")),
+            }
+        ),
+        "maxTokens": Number(1, whole=True),
+        "contextWindow": Number(1, whole=True),
+        "truncation": Text(),
+        "output": Table(
+            {
+                "name": Text(
+                    pattern=re.compile(r"[A-Za-z0-9_-]{1,64}"), expected="1 to 64 letters, digits, `_` or `-`"
+                ),
+                "description": Text(),
+                "strict": Flag(),
+                "fields": MapOf(FIELD),
+                "schema": Free(),
+            }
+        ),
+        "toolExtensions": MapOf(Free()),
+        "mimeTypes": Names(),
+        "mode": Text(),  # its words are checked with the agent, where the message can name it
+        "default": Flag(),
+        "flows": Ignored("`flows` no longer exists and has no effect."),
+    }
+)
+
+AGENT_FILE = Table({**AGENT.keys, "id": Text()})
+"""Front matter of `agents/<id>.md`. Its `id` never counts; the file name does."""
+
+MCP_SERVER = Table(
+    {
+        "name": Text(),
+        "description": Text(),
+        "url": Text(),
+        "headers": _TEXTS,
+        "command": Text(),
+        "args": Names(unique=False, split=False),
+        "env": _TEXTS,
+        "cwd": Text(),
+        "protocol": Text(("auto", "legacy", "modern")),
+        "allowTools": Names(),
+        "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),
+        "toolPrefix": Text(),
+        "timeoutMs": Number(0, 24 * 3600 * 1000, whole=True),
+        "toolTimeout": Duration(0.001),
+    }
+)
+
+LLM_PROVIDER = Table({"dialect": Text(DIALECTS), "apiKey": Text(), "baseURL": Text(), "headers": _TEXTS})
+
+ENV_VARIABLE = Table(
+    {
+        "description": Text(),
+        "default": Text(),
+        "options": Names(),
+        "optional": Flag(),
+        "sensitive": Flag(),
+        "useBearerToken": Flag(),
+    },
+    short="description",
+)
+
+PUBLISH = Table(
+    {
+        "name": Text(),
+        "version": Text(),
+        "instructions": Text(),
+        "introduction": Text(),
+        "entrypoint": Names(),
+        "mcpServers": Names(),
+        "tools": Names(),
+        "prompts": Names(),
+        "resources": Names(),
+        "resourceTemplates": Names(),
+    }
+)
+
+PROMPT = Table({"description": Text(), "template": Text(), "input": MapOf(FIELD)})
+
+SERVER = Table(
+    {
+        "allowedHosts": Names(),
+        "corsOrigins": Names(),
+        "maxBodyBytes": Number(1024, 1 << 30, whole=True),
+        "maxMessageBytes": Number(1024, 1 << 30, whole=True),
+        "maxConcurrentRequests": Number(1, 100_000, whole=True),
+        "listTtlMs": Number(0, 24 * 3600 * 1000, whole=True),
+    }
+)
+
+SESSIONS = Table({"idleTimeout": Duration(10), "maxLive": Number(1, 1_000_000, whole=True)})
+
+_SECTIONS: dict[str, Shape] = {
+    "env": MapOf(ENV_VARIABLE),
+    "publish": PUBLISH,
+    "agents": MapOf(AGENT, check_agent_id),
+    "prompts": MapOf(PROMPT),
+    "mcpServers": MapOf(MCP_SERVER, check_server_name),
+    "llmProviders": MapOf(LLM_PROVIDER),
+    "server": SERVER,
+    "sessions": SESSIONS,
+}
+
+DOCUMENT = Table(
+    {
+        "$schema": Ignored(),
+        "extends": Names(),
+        "profiles": MapOf(Table(_SECTIONS)),
+        **_SECTIONS,
+    }
+)
+"""A whole `nanobot.yaml`."""

@@ -1,0 +1,48 @@
+"""How two documents become one: the overlay wins, lists grow, null deletes. Nothing is modified."""
+
+from __future__ import annotations
+
+from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, is_null
+
+
+def merge(base: Node, overlay: Node) -> Node:
+    """`overlay` laid over `base`. Both are normalised; neither changes.
+
+    Mappings merge key by key, lists concatenate, everything else is replaced. A null in a mapping of
+    `overlay` removes the key. `{$replace: …}` (`replaces`) takes the place of whatever was there.
+    """
+    match base, overlay:
+        case Entries(), Entries(replaces=False):
+            return _merge_entries(base, overlay)
+        case Items(), Items(replaces=False):
+            return _join(base, overlay)
+        case _:
+            return overlay
+
+
+def _merge_entries(base: Entries, overlay: Entries) -> Entries:
+    merged = dict(base.entries)
+    for key, entry in overlay.entries.items():
+        below = merged.get(key)
+        if is_null(entry.node):
+            merged.pop(key, None)
+        elif below is None:
+            merged[key] = entry
+        elif isinstance(entry.node, Scalar) and entry.node.kept:
+            del merged[key]
+        else:
+            merged[key] = Entry(entry.key_at, merge(below.node, entry.node))
+    return Entries(merged, base.at, base.replaces)
+
+
+def _join(base: Items, overlay: Items) -> Items:
+    joined = base.items + overlay.items
+    return Items(distinct(joined) if overlay.unique else joined, base.at, overlay.unique, base.replaces)
+
+
+def distinct(items: tuple[Node, ...]) -> tuple[Node, ...]:
+    """`items` without later scalars that repeat an earlier one."""
+    first: dict[object, Node] = {}
+    for item in items:
+        first.setdefault(item.value if isinstance(item, Scalar) else id(item), item)
+    return tuple(first.values())

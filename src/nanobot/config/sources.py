@@ -1,0 +1,197 @@
+"""From the values of `--config` to one normalised document each: files, directories, parents, profiles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nanobot.config.diagnostics import Diagnostics
+from nanobot.config.directory import Found, find_directory, has_configuration, read_agents
+from nanobot.config.documents import read_document
+from nanobot.config.entrypoints import with_entrypoints
+from nanobot.config.keys import DOCUMENT
+from nanobot.config.merge import merge
+from nanobot.config.model import Origin
+from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar
+from nanobot.config.shapes import accept
+
+MAX_EXTENDS = 10
+SETTINGS_FILE = "settings.yaml"
+"""In the home: the one document programs write. Merged last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place to read configuration from. `label` is what a person typed, used in every message.
+
+    `may_be_empty`: the default place, where no configuration at all is fine.
+    """
+
+    label: str
+    path: Path
+    may_be_empty: bool = False
+
+
+@dataclass(slots=True)
+class Composed:
+    """One document made of everything that was read. `folders`: directory of each file, by its label."""
+
+    document: Entries
+    folders: dict[str, Path] = field(default_factory=dict[str, Path])
+    markdown_agents: set[str] = field(default_factory=set[str])
+
+
+class Composer:
+    """Reads sources and merges them; all that is wrong goes to `found`."""
+
+    def __init__(self, found: Diagnostics, profiles: Sequence[str]) -> None:
+        self._found = found
+        self._profiles = profiles
+        self._folders: dict[str, Path] = {}
+        self._markdown: set[str] = set()
+        self._known_profiles: set[str] = set()
+
+    def compose(self, sources: Sequence[Source], settings: Path | None) -> Composed:
+        """All `sources` merged from left to right, the `settings` file (if there is one) last."""
+        document: Node = Entries({}, Origin("(nothing)", 1))
+        for source in sources:
+            one = self._with_profiles(self._read(source, (), source.may_be_empty))
+            earlier = _agents(document)
+            document = merge(
+                document, with_entrypoints(one, source.label, earlier, self._markdown, self._found)
+            )
+        self._check_profiles(sources)
+        if settings is not None and settings.is_file():
+            document = merge(document, self._file(settings, str(settings)))
+        assert isinstance(document, Entries)
+        return Composed(document, self._folders, self._markdown)
+
+    def _read(self, source: Source, chain: tuple[Path, ...], may_be_empty: bool) -> Entries:
+        """`source` laid over everything it extends."""
+        top = Origin(source.label, 1)
+        if source.path.is_dir():
+            document = self._directory(source, may_be_empty=may_be_empty)
+        elif source.path.exists() or not may_be_empty:
+            self._found.source(source.label)
+            if not source.path.exists():
+                self._found.add("error", "no-config", top, f"There is no file or directory {source.label!r}.")
+                return Entries({}, top)
+            document = self._file(source.path, source.label)
+        else:
+            document = Entries({}, top)
+        parents = document.entries.pop("extends", None)
+        if parents is None or not isinstance(parents.node, Items):
+            return document
+        base: Node = Entries({}, document.at)
+        for item in parents.node.items:
+            assert isinstance(item, Scalar)
+            parent = self._parent(str(item.value), item.at, source, (*chain, source.path.resolve()))
+            base = merge(base, parent)
+        merged = merge(base, document)
+        assert isinstance(merged, Entries)
+        return replace(merged, at=document.at)
+
+    def _parent(self, written: str, at: Origin, child: Source, chain: tuple[Path, ...]) -> Entries:
+        place = self._found.root.key("extends")
+        nothing = Entries({}, at)
+        if written.startswith("/") or "://" in written:
+            place.error(
+                "bad-extends", at, f"{written!r} must be a path relative to the document that names it."
+            )
+            return nothing
+        folder = child.path if child.path.is_dir() else child.path.parent
+        path = folder / written
+        label = written if written.startswith("~") else str(_label_beside(child, written))
+        if path.resolve() in chain:
+            names = " → ".join(p.name for p in (*chain, path.resolve()))
+            place.error("extends-cycle", at, f"Documents extend each other in a circle: {names}.")
+            return nothing
+        if len(chain) > MAX_EXTENDS:
+            place.error("bad-extends", at, f"More than {MAX_EXTENDS} documents extend one another.")
+            return nothing
+        if not path.exists():
+            place.error("bad-extends", at, f"{child.label!r} extends {written!r}, which does not exist.")
+            return nothing
+        return self._read(Source(label, path), chain, may_be_empty=False)
+
+    def _file(self, path: Path, label: str) -> Entries:
+        self._found.source(label)
+        self._folders[label] = path.parent
+        written = read_document(path, label, self._found)
+        return self._normal(written) if written else Entries({}, Origin(label, 1))
+
+    def _normal(self, written: Entries) -> Entries:
+        document = accept(DOCUMENT, written, self._found.root)
+        return document if isinstance(document, Entries) else Entries({}, written.at)
+
+    def _directory(self, source: Source, *, may_be_empty: bool) -> Entries:
+        top = Origin(source.label, 1)
+        files = find_directory(source.path, source.label, self._found)
+        if not has_configuration(files):
+            if not may_be_empty:
+                self._found.add(
+                    "error",
+                    "no-config",
+                    top,
+                    f"The directory {source.label!r} holds no configuration.",
+                    hint="it needs a nanobot.yaml or an agents/<id>.md",
+                )
+            return Entries({}, top)
+        document = self._file(files.base.path, files.base.label) if files.base else Entries({}, top)
+        return self._with_markdown(document, files)
+
+    def _with_markdown(self, document: Entries, files: Found) -> Entries:
+        if not files.agents:
+            return document
+        agents = dict(_agents(document))
+        for id_, agent in read_agents(files, self._found).items():
+            self._folders[agent.key_at.source] = files.path / "agents"
+            if id_ in agents:
+                place = self._found.root.key("agents").key(id_)
+                place.info(
+                    "agent-replaced",
+                    agent.key_at,
+                    f"Replaces the agent of that name at {agents[id_].key_at}.",
+                )
+            agents[id_] = agent
+        # Also the files that could not be read: the other agents' entrypoints must not depend on that.
+        self._markdown.update(file.id for file in files.agents)
+        at = document.entries["agents"] if "agents" in document.entries else Entry(document.at, document)
+        entry = Entry(at.key_at, Entries(agents, at.node.at))
+        return replace(document, entries={**document.entries, "agents": entry})
+
+    def _with_profiles(self, document: Entries) -> Entries:
+        """`document` with the selected profiles laid over it, and without the section that holds them."""
+        section = document.entries.get("profiles")
+        entries = {key: entry for key, entry in document.entries.items() if key != "profiles"}
+        result: Node = replace(document, entries=entries)
+        if section is not None and isinstance(section.node, Entries):
+            profiles = section.node.entries
+            self._known_profiles.update(profiles)
+            for name in self._profiles:
+                if (profile := profiles.get(name.removesuffix("?"))) is not None:
+                    result = merge(result, profile.node)
+        assert isinstance(result, Entries)
+        return result
+
+    def _check_profiles(self, sources: Sequence[Source]) -> None:
+        known = ", ".join(sorted(self._known_profiles)) or "none"
+        at = Origin(sources[0].label if sources else "(nothing)", 1)
+        for name in self._profiles:
+            if not name.endswith("?") and name not in self._known_profiles:
+                self._found.add(
+                    "error", "unknown-profile", at, f"There is no profile {name!r}; known: {known}."
+                )
+
+
+def _agents(document: Node) -> Mapping[str, Entry]:
+    section = document.entries.get("agents") if isinstance(document, Entries) else None
+    return section.node.entries if section and isinstance(section.node, Entries) else {}
+
+
+def _label_beside(child: Source, written: str) -> str:
+    """How a file named next to `child` is called in messages: as if it had been typed."""
+    folder = child.label if child.path.is_dir() else os.path.dirname(child.label)
+    return os.path.normpath(os.path.join(folder, written))
