@@ -21,7 +21,7 @@ async def test_many_readers_cause_one_listing() -> None:
         for _ in range(20):
             group.start_soon(hub.tools, refs("s"))
         await anyio.wait_all_tasks_blocked()
-        server.ready.set()
+        server.gate.set()
     assert server.listed == ["tools"]
 
 
@@ -37,7 +37,7 @@ async def test_servers_are_listed_at_the_same_time() -> None:
         await anyio.wait_all_tasks_blocked()
         assert all(server.listed == ["tools"] for server in servers)
         for server in servers:
-            server.ready.set()
+            server.gate.set()
     assert listings == [1000]
 
 
@@ -49,7 +49,7 @@ async def test_a_hanging_server_delays_its_readers_once_and_then_shows_up() -> N
 
         def hear(kind: Kind) -> None:
             news.append(kind)
-            if not slow.ready.is_set():
+            if not slow.gate.is_set():
                 return
             told.set()
 
@@ -59,7 +59,7 @@ async def test_a_hanging_server_delays_its_readers_once_and_then_shows_up() -> N
         assert [(one.server, one.code) for one in listing.missing] == [("slow", "pending")]
         assert await hub.tools(refs("slow", "quick"), wait_s=0.01) == listing  # its time is over: no waiting
         assert slow.listed == ["tools"]
-        slow.ready.set()
+        slow.gate.set()
         await told.wait()
         listing = await hub.tools(refs("slow", "quick"))
         assert [one.name for one in listing.tools] == ["q", "s"]
@@ -72,7 +72,7 @@ async def test_a_reader_who_leaves_does_not_stop_the_listing() -> None:
         with anyio.move_on_after(0.01) as gone:
             await hub.tools(refs("s"))
         assert gone.cancelled_caught
-        server.ready.set()
+        server.gate.set()
         assert len((await hub.tools(refs("s"))).tools) == 1
     assert server.listed == ["tools"]
 
@@ -99,7 +99,7 @@ async def test_a_change_during_a_listing_leads_to_another_one() -> None:
             await anyio.wait_all_tasks_blocked()
             server.says_changed("tools")
             hub.watch(lambda kind: told.set() if len(server.listed) == 2 else None)
-            server.ready.set()
+            server.gate.set()
         server.tools.append(tool("u"))
         await told.wait()
         assert [one.name for one in (await hub.tools(refs("s"))).tools] == ["t", "u"]

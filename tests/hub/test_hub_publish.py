@@ -10,8 +10,10 @@ import pytest
 from tests.hub.world import Client, Server, config, publishing, refs, running, tool
 
 from nanobot.config.model import Agent, McpServer, Prompt, PromptField, Publish, ToolOverride
+from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.publish import Publisher
 from nanobot.wire.call import NOBODY, Call
+from nanobot.wire.client import Connected
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -278,13 +280,6 @@ async def test_a_resource_is_read_from_its_server_or_from_the_template_that_fits
     assert refused.value.data.value == {"uri": "other:///x"}
 
 
-async def test_the_modern_era_has_another_code_for_an_unknown_resource() -> None:
-    async with publishing(Publish(resources=refs("s")), Server("s"), era="modern") as client:
-        with pytest.raises(RpcError) as refused:
-            await client.ask("resources/read", uri="a:1")
-    assert refused.value.rpc_code == INVALID_PARAMS
-
-
 async def test_a_resource_reference_may_be_limited_to_a_prefix_and_the_first_owner_of_a_uri_keeps_it() -> (
     None
 ):
@@ -350,3 +345,34 @@ async def test_r9_answers_of_two_hundred_clients_never_mix() -> None:
 
         for n in range(200):
             group.start_soon(talk, n)
+
+
+async def test_a_server_published_alone_is_relayed_as_itself() -> None:
+    class Remote(Server):
+        async def ready(self) -> Connected:
+            if self.is_down:
+                raise UpstreamUnavailable(self.name, "it is down")
+            return Connected(
+                era="legacy",
+                version="2025-11-25",
+                server_info={"name": "theirs", "version": "9"},
+                capabilities={"tools": {}, "resources": {"subscribe": True}, "extensions": {}},
+                instructions="Ask nicely.",
+            )
+
+    server = Remote("s", [tool("t")], answers={"x/special": {"odd": 1}})
+    async with publishing(Publish(mcp_servers=refs("s")), server) as client:
+        description = await client.publisher.describe(NOBODY)
+        assert description.server_info == {"name": "theirs", "version": "9"}
+        assert description.instructions == "Ask nicely."
+        assert description.capabilities == {
+            "tools": {"listChanged": True},
+            "resources": {"listChanged": True},
+        }
+        assert await client.ask("x/special", a=1, _meta={"progressToken": 1}) == {"odd": 1}
+        assert server.asked == [("x/special", {"a": 1})]
+        with pytest.raises(RpcError, match="'resources/subscribe'"):
+            await client.ask("resources/subscribe", uri="a:1")
+        server.is_down = True
+        with pytest.raises(UpstreamUnavailable):
+            await client.publisher.describe(NOBODY)

@@ -32,21 +32,21 @@ class Server:
     templates: list[Mapping[str, Any]] = field(default_factory=list)
     answers: Mapping[str, Any] = field(default_factory=dict)
     is_down: bool = False
-    ready: anyio.Event = field(default_factory=anyio.Event)
+    gate: anyio.Event = field(default_factory=anyio.Event)
     asked: list[tuple[str, Any]] = field(default_factory=list)
     listed: list[Kind] = field(default_factory=list)
     watchers: list[Callable[[Kind], None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ready.set()
+        self.gate.set()
 
     def hangs(self) -> Server:
-        self.ready = anyio.Event()
+        self.gate = anyio.Event()
         return self
 
     async def listing(self, kind: Kind) -> Sequence[Entry]:
         self.listed.append(kind)
-        await self.ready.wait()
+        await self.gate.wait()
         if self.is_down:
             raise UpstreamUnavailable(self.name, "it crashed")
         key = {"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}[kind]

@@ -128,8 +128,7 @@ class BuiltinServer:
     async def _read_resource(self, uri: str, call: Call) -> Payload:
         resource = self._resources.get(uri)
         if resource is None:
-            code = INVALID_PARAMS if call.caller.era == "modern" else RESOURCE_NOT_FOUND
-            raise RpcError(code, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
+            raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
         body = await resource.read(call)
         content = {"uri": uri} | ({"mimeType": resource.mime_type} if resource.mime_type else {})
         if isinstance(body, str):

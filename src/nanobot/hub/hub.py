@@ -16,8 +16,10 @@ from nanobot.errors import NotFound
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
 from nanobot.hub.published import Listing, PublishedTool, ToolListing
+from nanobot.hub.relay import Introduced
 from nanobot.hub.views import WAIT_S, Shapes, View
 from nanobot.wire.call import Call
+from nanobot.wire.client import Connected
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.source import Kind, Source
 
@@ -100,16 +102,27 @@ class Hub:
 
         `server` "" means the inline prompts. Raises `NotFound` for an unknown server, otherwise as `call`.
         """
-        source = self._sources.get(server or INLINE_PROMPTS)
-        if source is None:
-            raise NotFound(f"There is no MCP server {server!r}; known: {', '.join(sorted(self._names))}.")
-        return await source.request(method, params, call)
+        return await self._source(server or INLINE_PROMPTS).request(method, params, call)
+
+    async def introduction(self, server: str) -> Connected | None:
+        """What `server` told about itself, once it is connected; None for one inside this process.
+
+        Raises `UpstreamUnavailable` when it cannot be reached, `NotFound` for an unknown server.
+        """
+        source = self._source(server)
+        return await source.ready() if isinstance(source, Introduced) else None
 
     def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
         """Be told of lists that may have changed, at most four times a second, until the returned function
         is called. Templates are announced as `resources`: MCP has one notification for both."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def _source(self, server: str) -> Source:
+        source = self._sources.get(server)
+        if source is None:
+            raise NotFound(f"There is no MCP server {server!r}; known: {', '.join(sorted(self._names))}.")
+        return source
 
     def _note(self, kind: Kind) -> None:
         self._news.add("resources" if kind == "templates" else kind)

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
+from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config, Reference
 from nanobot.hub.hub import Hub, is_forwarded, object_text
 from nanobot.hub.pages import Pages, error_list
 from nanobot.hub.prompts import prompt_arguments
 from nanobot.hub.published import Listing, Published
 from nanobot.hub.references import agent_reference
+from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
 from nanobot.hub.uri_template import UriTemplate
 from nanobot.hub.views import View
 from nanobot.wire.call import Call, Caller
@@ -56,8 +58,10 @@ class Publisher:
     """Answers downstreams from the hub. Holds nothing of any client, so no answer can reach another one."""
 
     def __init__(self, config: Config, hub: Hub, *, version: str) -> None:
+        """Raises `UnsetVariable` (a `ConfigError`) if `publish.introduction` needs one that is not set."""
         self._hub = hub
         self._description = _describe(config, version)
+        self._lone = lone_server(config)
         key = secrets.token_bytes(32)
         references = published_references(config)
         self._offers: dict[Kind, _Offer] = {
@@ -78,16 +82,24 @@ class Publisher:
         hub.watch(self._tell)
 
     async def describe(self, caller: Caller) -> Description:
-        """Waits for nothing; the lists are prepared in the background meanwhile."""
+        """Waits for nothing and has the lists prepared in the background meanwhile.
+
+        If one server alone is published, it is that server's description, and only it can give one: raises
+        `UpstreamUnavailable`.
+        """
         for offer in self._offers.values():
             offer.view.warm()
+        if self._lone is not None and (connected := await self._hub.introduction(self._lone)) is not None:
+            return introduce(self._description, connected)
         return self._description
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         handler = self._handlers.get(method)
-        if handler is None:
-            raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
-        return await handler(params, call)
+        if handler is not None:
+            return await handler(params, call)
+        if self._lone is not None and method not in NOT_RELAYED:  # extensions of that server just work
+            return await self._hub.request(self._lone, method, _for_server(params.members()), call)
+        raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
 
     def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
         self._watchers.append(changed)
@@ -135,8 +147,7 @@ class Publisher:
         if owner is None:
             owner = self._owner(uri, await resources.news(), await templates.news())
         if owner is None:
-            code = INVALID_PARAMS if call.caller.era == "modern" else RESOURCE_NOT_FOUND
-            raise RpcError(code, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
+            raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
         return await self._forward(owner, "resources/read", members, None, call)
 
     async def _complete(self, params: Payload, call: Call) -> Payload:
@@ -175,14 +186,10 @@ class Publisher:
     async def _forward(
         self, owner: Published, method: str, members: dict[str, msgspec.Raw], field: str | None, call: Call
     ) -> Payload:
-        """Pass the request on: under the server's own name in `field`, without what is not for the server."""
+        """Pass the request on, under the server's own name in `field`."""
         if field is not None and owner.own_name != owner.name:
             members[field] = msgspec.Raw(_encode(owner.own_name))
-        if "_meta" in members:
-            meta = Payload.encoded(members.pop("_meta")).members()
-            if kept := {key: value for key, value in meta.items() if is_forwarded(key)}:
-                members["_meta"] = msgspec.Raw(_encode(kept))
-        return await self._hub.request(owner.server, method, Payload(_encode(members)), call)
+        return await self._hub.request(owner.server, method, _for_server(members), call)
 
     def _unknown(self, what: str, name: str, kind: Kind) -> RpcError:
         missing = self._offers[kind].view.known().missing
@@ -232,7 +239,7 @@ def _describe(config: Config, version: str) -> Description:
         "completions": {},
     }
     if publish.introduction:
-        capabilities["experimental"] = {"ai.nanobot": {"intro": publish.introduction}}
+        capabilities["experimental"] = {"ai.nanobot": {"intro": expand(publish.introduction, config.env)}}
     return Description(
         server_info={"name": publish.name or "nanobot", "version": publish.version or version},
         capabilities=capabilities,
@@ -248,6 +255,15 @@ _list = msgspec.json.Decoder(_List)
 _string = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
 _EMPTY: Final = msgspec.Raw(b"{}")
+
+
+def _for_server(members: dict[str, msgspec.Raw]) -> Payload:
+    """Params as they go on to a server: without what belongs to the client's connection alone."""
+    if "_meta" in members:
+        meta = Payload.encoded(members.pop("_meta")).members()
+        if kept := {key: value for key, value in meta.items() if is_forwarded(key)}:
+            members["_meta"] = msgspec.Raw(_encode(kept))
+    return Payload(_encode(members))
 
 
 def _cursor(params: Payload) -> str | None:

@@ -65,6 +65,8 @@ class View:
 
     def warm(self) -> None:
         """Have the shelves filled in the background."""
+        if self._is_settled and self._revision == self._catalogue.revision(self._kind):
+            return
         self._catalogue.warm(self._servers, self._kind)
 
     def known(self) -> Listing:

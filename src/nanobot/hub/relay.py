@@ -1,0 +1,48 @@
+"""Publishing one server and nothing else: clients see that server, not a collection with one member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, runtime_checkable
+
+from nanobot.config.model import Config
+from nanobot.wire.client import Connected
+from nanobot.wire.service import Description
+
+NOT_RELAYED: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
+"""Methods that would be answered by the server, but whose consequences would not reach the client."""
+
+
+@runtime_checkable
+class Introduced(Protocol):
+    """A source that is reached over a connection, and so can be asked who it is."""
+
+    async def ready(self) -> Connected:
+        """Raises `UpstreamUnavailable`."""
+        ...
+
+
+def lone_server(config: Config) -> str | None:
+    """The server that `publish` consists of; None if it names anything else as well."""
+    publish = config.publish
+    singles = publish.tools + publish.prompts + publish.resources + publish.resource_templates
+    if len(publish.mcp_servers) != 1 or publish.entrypoint or singles or publish.instructions:
+        return None
+    reference = publish.mcp_servers[0]
+    return reference.server if reference.tool is None and reference.alias is None else None
+
+
+def introduce(ours: Description, server: Connected) -> Description:
+    """What the server says of itself, as far as we can keep its promises."""
+    theirs = server.capabilities
+    capabilities: dict[str, Any] = {
+        name: capability
+        for name, capability in ours.capabilities.items()
+        if name in theirs or name == "experimental"
+    }
+    experimental = theirs.get("experimental")
+    if isinstance(experimental, Mapping):
+        capabilities["experimental"] = {**experimental, **capabilities.get("experimental", {})}
+    return Description(
+        server_info=server.server_info, capabilities=capabilities, instructions=server.instructions
+    )
