@@ -1,0 +1,235 @@
+"""Which requests the wire answers itself, in both eras and over every carrier, and what errors look like."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+
+from nanobot.config.model import ServerSettings
+from nanobot.errors import (
+    Busy,
+    NanobotError,
+    NotFound,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from nanobot.ids import new_id
+from nanobot.wire.call import Call
+from nanobot.wire.changes import Listener, Listeners
+from nanobot.wire.exchange import Exchange
+from nanobot.wire.peer import MAX_SUBSCRIPTIONS, Peer
+from nanobot.wire.rpc import (
+    BUSY,
+    EMPTY,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND,
+    TIMEOUT,
+    Payload,
+    RpcError,
+    encode_error,
+    encode_response,
+)
+from nanobot.wire.service import Service
+from nanobot.wire.stamp import stamp
+from nanobot.wire.versions import MODERN_VERSIONS
+
+log = logging.getLogger(__name__)
+
+MAX_LISTENERS: Final = 1024
+FAREWELL_S: Final = 5.0
+"""Time for giving up subscriptions after a listener has left."""
+
+LEGACY_ONLY: Final = frozenset(
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
+MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
+
+Outcome = Payload | RpcError
+
+
+class Dispatcher:
+    """Answers requests: by itself where the protocol is meant, through the service otherwise."""
+
+    def __init__(self, service: Service, settings: ServerSettings) -> None:
+        self.listeners = Listeners()
+        self._service = service
+        self._settings = settings
+        self._legacy: dict[str, Callable[[Peer, Exchange], Awaitable[Payload]]] = {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+
+    async def legacy(self, peer: Peer, exchange: Exchange) -> Outcome:
+        """The outcome of a request of a legacy client. Raises nothing but cancellation."""
+        request = exchange.request
+        try:
+            own = self._legacy.get(request.method)
+            if own is not None:
+                return await own(peer, exchange)
+            if not peer.initialized:
+                raise RpcError(INVALID_REQUEST, f"{request.method} came before initialize")
+            if request.method in MODERN_ONLY:
+                raise unknown(request.method)
+            return await self._service.request(request.method, request.params, exchange.call())
+        except Exception as failure:  # the boundary of one request
+            return explain(failure)
+
+    async def modern(self, exchange: Exchange) -> Outcome:
+        """The outcome of a request of a modern client. Raises nothing but cancellation."""
+        request = exchange.request
+        method = request.method
+        try:
+            if method in LEGACY_ONLY:
+                raise unknown(method)
+            description = await self._service.describe(exchange.caller)
+            if method == "server/discover":
+                about: dict[str, Any] = {
+                    "supportedVersions": MODERN_VERSIONS,
+                    "capabilities": description.capabilities,
+                }
+                if description.instructions:
+                    about["instructions"] = description.instructions
+                result = Payload.of(about)
+            elif method == "subscriptions/listen":
+                result = await self._listen(exchange)
+            else:
+                result = await self._service.request(method, request.params, exchange.call())
+            return stamp(
+                method, result, server_info=description.server_info, ttl_ms=self._settings.list_ttl_ms
+            )
+        except Exception as failure:  # the boundary of one request
+            error = explain(failure)
+            if error.rpc_code == RESOURCE_NOT_FOUND:
+                return RpcError(INVALID_PARAMS, error.message, error.data)
+            return error
+
+    async def forget(self, peer: Peer) -> None:
+        """A legacy client has left: give up what it had subscribed to."""
+        for uri in sorted(peer.subscriptions):
+            peer.subscriptions.discard(uri)
+            await self._follow("resources/unsubscribe", uri, Call(caller=peer.caller))
+
+    async def _initialize(self, peer: Peer, exchange: Exchange) -> Payload:
+        version = peer.introduce(exchange.request.params.object())
+        description = await self._service.describe(peer.caller)
+        result: dict[str, Any] = {
+            "protocolVersion": version,
+            "capabilities": description.capabilities,
+            "serverInfo": description.server_info,
+        }
+        if description.instructions:
+            result["instructions"] = description.instructions
+        return Payload.of(result)
+
+    async def _ping(self, peer: Peer, exchange: Exchange) -> Payload:
+        return EMPTY
+
+    async def _set_level(self, peer: Peer, exchange: Exchange) -> Payload:
+        peer.set_level(exchange.request.params.object())
+        return EMPTY
+
+    async def _subscribe(self, peer: Peer, exchange: Exchange) -> Payload:
+        uri = _uri(exchange)
+        if uri in peer.subscriptions:
+            return EMPTY
+        if len(peer.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise RpcError(BUSY, f"at most {MAX_SUBSCRIPTIONS} resource subscriptions in one session")
+        await self._service.request("resources/subscribe", exchange.request.params, exchange.call())
+        peer.subscriptions.add(uri)
+        return EMPTY
+
+    async def _unsubscribe(self, peer: Peer, exchange: Exchange) -> Payload:
+        uri = _uri(exchange)
+        if uri in peer.subscriptions:
+            peer.subscriptions.discard(uri)
+            await self._service.request("resources/unsubscribe", exchange.request.params, exchange.call())
+        return EMPTY
+
+    async def _listen(self, exchange: Exchange) -> Payload:
+        if len(self.listeners) >= MAX_LISTENERS:
+            raise RpcError(BUSY, f"at most {MAX_LISTENERS} clients can listen at once")
+        wanted = exchange.request.params.object().get("notifications")
+        if not isinstance(wanted, dict):
+            raise RpcError(INVALID_PARAMS, "subscriptions/listen needs params.notifications (an object)")
+        listener = Listener(exchange.request.id, wanted, exchange.send)  # pyright: ignore[reportUnknownArgumentType]
+        call = exchange.call()
+        followed: list[str] = []
+        try:
+            for uri in tuple(listener.uris):
+                if await self._follow("resources/subscribe", uri, call):
+                    followed.append(uri)
+                else:
+                    del listener.uris[uri]
+            listener.acknowledge()  # the first message; no wait may come before `add`
+            self.listeners.add(listener)
+            await listener.closed.wait()
+            return Payload.of({"_meta": listener.meta})
+        finally:
+            self.listeners.discard(listener)
+            with anyio.CancelScope(shield=True), anyio.move_on_after(FAREWELL_S):
+                for uri in followed:
+                    await self._follow("resources/unsubscribe", uri, call)
+
+    async def _follow(self, method: str, uri: str, call: Call) -> bool:
+        """Ask the service to start or stop telling of changes of `uri`; False if it does not do that."""
+        try:
+            await self._service.request(method, Payload.of({"uri": uri}), call)
+        except NanobotError as refusal:
+            log.debug("%s refused: %s", method, refusal)
+            return False
+        return True
+
+
+def encode_outcome(exchange: Exchange, outcome: Outcome) -> bytes:
+    """The answer to a request, as JSON. A result that is no JSON becomes an error, here as everywhere."""
+    id = exchange.request.id
+    if isinstance(outcome, RpcError):
+        return encode_error(id, outcome)
+    try:
+        return encode_response(id, outcome)
+    except (TypeError, ValueError, RecursionError) as failure:
+        return encode_error(id, explain(failure))
+
+
+def explain(failure: Exception) -> RpcError:
+    """The JSON-RPC error for whatever went wrong. Details of a bug go to the log alone."""
+    match failure:
+        case RpcError():
+            return failure
+        case UpstreamUnavailable():
+            data = {"server": failure.server, "reason": failure.reason, "retryable": True}
+            return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))
+        case UpstreamTimeout():
+            data = {"server": failure.server, "timeoutMs": round(failure.timeout_s * 1000)}
+            return RpcError(TIMEOUT, str(failure), Payload.of(data))
+        case UpstreamError():
+            return RpcError(INTERNAL_ERROR, str(failure), Payload.of({"server": failure.server}))
+        case NotFound():
+            return RpcError(INVALID_PARAMS, str(failure))
+        case Busy():
+            return RpcError(BUSY, str(failure))
+        case _:
+            id = new_id("err", 8)
+            log.error("request failed", exc_info=failure, extra={"id": id})
+            return RpcError(INTERNAL_ERROR, "internal error", Payload.of({"id": id}))
+
+
+def unknown(method: str) -> RpcError:
+    return RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
+
+
+def _uri(exchange: Exchange) -> str:
+    uri = exchange.request.params.object().get("uri")
+    if not isinstance(uri, str):
+        raise RpcError(INVALID_PARAMS, f"{exchange.request.method} needs a uri (a string)")
+    return uri

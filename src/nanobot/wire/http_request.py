@@ -1,0 +1,154 @@
+"""Reading a POST as the protocol wants it, and refusing everything else with a reason."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qs
+
+import msgspec
+
+from nanobot.wire.depth import check_depth
+from nanobot.wire.rpc import (
+    INVALID_REQUEST,
+    Id,
+    Message,
+    RpcError,
+    decode,
+    encode_error,
+)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+JSON_TYPE: Final = (b"content-type", b"application/json")
+
+
+class Refusal(Exception):
+    """An HTTP answer other than 200 and 202. `id` is that of the request, if it could be read."""
+
+    def __init__(
+        self, status: int, error: RpcError, *, id: Id | None = None, headers: tuple[Header, ...] = ()
+    ):
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+        self.id = id
+        self.headers = headers
+
+    async def send(self, send: Send) -> None:
+        body = encode_error(self.id, self.error)
+        # Older clients of this endpoint look for the text under "http_error".
+        body = body[:-1] + b',"http_error":' + msgspec.json.encode(self.error.message) + b"}"
+        await send_json(send, self.status, body, self.headers)
+
+
+class Disconnected(Exception):
+    """The client went away before its request was complete."""
+
+
+class Accepts(NamedTuple):
+    """What kinds of answer a client can read."""
+
+    json: bool
+    events: bool
+
+
+@lru_cache(maxsize=256)
+def accepts(header: bytes | None) -> Accepts:
+    """An `Accept` header understood. A wildcard alone means JSON: it says nothing about event streams."""
+    if not header:
+        return Accepts(json=True, events=False)
+    json = events = False
+    for part in header.lower().split(b","):
+        media, *parameters = (piece.strip() for piece in part.split(b";"))
+        if any(p.replace(b" ", b"") in (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000") for p in parameters):
+            continue
+        json = json or media in (b"application/json", b"application/*", b"*/*")
+        events = events or media in (b"text/event-stream", b"text/*")
+    return Accepts(json, events)
+
+
+def check_content_type(headers: Mapping[bytes, bytes]) -> None:
+    """Raises `Refusal` (415) unless the body is declared as JSON.
+
+    A browser sends other types across origins without asking first; this one it does not.
+    """
+    kind = headers.get(b"content-type", b"")
+    if kind != b"application/json" and kind.split(b";")[0].strip().lower() != b"application/json":
+        raise Refusal(415, RpcError(INVALID_REQUEST, "Content-Type must be application/json"))
+
+
+async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
+    """The whole body. Raises `Refusal` (413) over `limit` bytes, as early as it is known; `Disconnected`."""
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise Disconnected
+        piece = event.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise _too_large(limit)
+        if not event.get("more_body", False):
+            return b"".join((*pieces, piece)) if pieces else piece
+        pieces.append(piece)
+
+
+def read_message(body: bytes) -> Message:
+    """The JSON-RPC message in a body. Raises `Refusal` (400)."""
+    try:
+        message = decode(body)
+        check_depth(body)
+    except RpcError as error:
+        raise Refusal(400, error) from error
+    return message
+
+
+def session_id(scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
+    """The session that a request names: by header, by a UUID in the path, or in the query of a GET."""
+    named = headers.get(b"mcp-session-id") or headers.get(b"x-nanobot-session-id")
+    if named is not None:
+        return named.decode("latin-1")
+    before = ""
+    for segment in scope["path"].split("/"):
+        if len(segment) == 36 and before != "agents" and _is_uuid(segment):
+            return segment.lower()
+        before = segment
+    if scope["method"] == "GET" and scope.get("query_string"):
+        values = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=50).get("id")
+        return values[0] if values else None
+    return None
+
+
+async def send_json(send: Send, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_empty(send: Send, status: int, headers: tuple[Header, ...] = ()) -> None:
+    start: list[Header] = [*headers] if status == 204 else [(b"content-length", b"0"), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _too_large(limit: int) -> Refusal:
+    error = RpcError(INVALID_REQUEST, f"the body is larger than {limit} bytes (server.maxBodyBytes)")
+    return Refusal(413, error, headers=((b"connection", b"close"),))
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Requests that a server puts to its client: each waits for one answer, and is answered once."""
+
+from __future__ import annotations
+
+import anyio
+
+from nanobot.wire.event_stream import EventStream
+from nanobot.wire.rpc import (
+    INTERNAL_ERROR,
+    ErrorResponse,
+    Id,
+    Payload,
+    Response,
+    RpcError,
+    encode_notification,
+    encode_request,
+)
+
+
+class Question:
+    """One request to the client. `message` is what to send; `withdrawal` takes it back."""
+
+    __slots__ = ("_answered", "_outcome", "id", "message", "sent_on")
+
+    def __init__(self, id: Id, method: str, params: Payload) -> None:
+        self.id = id
+        self.message = encode_request(id, method, params)
+        self.sent_on: EventStream | None = None
+        self._answered = anyio.Event()
+        self._outcome: Payload | RpcError | None = None
+
+    @property
+    def withdrawal(self) -> bytes:
+        return encode_notification("notifications/cancelled", Payload.of({"requestId": self.id}))
+
+    def settle(self, outcome: Payload | RpcError) -> None:
+        self._outcome = outcome
+        self._answered.set()
+
+    async def answer(self) -> Payload:
+        """The result. Raises `RpcError` for an error the client answered, or when it has left."""
+        await self._answered.wait()
+        if isinstance(self._outcome, Payload):
+            return self._outcome
+        raise self._outcome or RpcError(INTERNAL_ERROR, "no answer")
+
+
+class Questions:
+    """The open questions of one connection or session."""
+
+    __slots__ = ("_last", "_open")
+
+    def __init__(self) -> None:
+        self._open: dict[Id, Question] = {}
+        self._last = 0
+
+    def ask(self, method: str, params: Payload) -> Question:
+        """A new question under an id of its own. Whoever asks it closes it again."""
+        self._last += 1
+        question = Question(self._last, method, params)
+        self._open[question.id] = question
+        return question
+
+    def close(self, question: Question) -> None:
+        self._open.pop(question.id, None)
+
+    def settle(self, answer: Response | ErrorResponse) -> None:
+        """Hand an answer to its question. One that nobody waits for is dropped."""
+        question = self._open.pop(answer.id, None) if answer.id is not None else None
+        if question is not None:
+            question.settle(answer.result if isinstance(answer, Response) else answer.error)
+
+    def pending(self) -> tuple[Question, ...]:
+        return tuple(self._open.values())
+
+    def give_up(self, reason: str) -> None:
+        """The client has left for good: every open question fails."""
+        for question in self._open.values():
+            question.settle(RpcError(INTERNAL_ERROR, reason))
+        self._open.clear()

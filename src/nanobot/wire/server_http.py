@@ -1,0 +1,400 @@
+"""The MCP endpoint over HTTP: one address, both eras.
+
+A POST carries one message. The answer to a request is JSON if it is there at once, an event stream if
+it takes longer or makes news on the way. Legacy clients have a session and may open a stream of their
+own (GET) and resume a broken one; modern clients have neither.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from nanobot.aio import task_group
+from nanobot.config.model import ServerSettings, SessionSettings
+from nanobot.errors import Busy
+from nanobot.wire.call import Caller
+from nanobot.wire.changes import change_key
+from nanobot.wire.dispatch import Dispatcher
+from nanobot.wire.envelope import VERSION_HEADER, open_envelope, repeated_header, unsupported
+from nanobot.wire.event_stream import REPLAY_LOST, Clock, EventStream
+from nanobot.wire.exchange import Meta, cancelled_by, read_meta
+from nanobot.wire.http_exchange import HttpExchange
+from nanobot.wire.http_request import (
+    Accepts,
+    Disconnected,
+    Header,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    accepts,
+    check_content_type,
+    read_body,
+    read_message,
+    send_empty,
+    session_id,
+)
+from nanobot.wire.outbox import Outbox
+from nanobot.wire.rpc import (
+    BUSY,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    PARSE_ERROR,
+    UNSUPPORTED_VERSION,
+    ErrorResponse,
+    Id,
+    Notification,
+    Payload,
+    Request,
+    Response,
+    RpcError,
+    encode_notification,
+)
+from nanobot.wire.service import Service
+from nanobot.wire.sessions import Session, Sessions
+from nanobot.wire.sse_response import send_events
+from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_VERSION, MODERN_VERSIONS
+
+GRACE_S: Final = 2.0
+"""How long streams may take to end when the endpoint stops."""
+
+SWEEP_S: Final = 15.0
+FAN_OUT: Final = 200
+"""How many sessions are told of a change before others get their turn."""
+
+_ALLOW: Final[Header] = (b"allow", b"GET, POST, DELETE, OPTIONS")
+_RETRY: Final[Header] = (b"retry-after", b"5")
+_LEGACY: Final = frozenset(version.encode() for version in LEGACY_VERSIONS)
+_MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
+_MODERN_STATUS: Final[Mapping[int, int]] = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    HEADER_MISMATCH: 400,
+    MISSING_CAPABILITY: 400,
+    UNSUPPORTED_VERSION: 400,
+    METHOD_NOT_FOUND: 404,
+}
+
+
+@dataclass(slots=True)
+class _HttpRequest:
+    """One HTTP request, as the methods below pass it on."""
+
+    scope: Scope
+    headers: Mapping[bytes, bytes]
+    reads: Accepts
+    receive: Receive
+    send: Send
+
+    @property
+    def account(self) -> str:
+        return self.scope.get("state", {}).get("account", "")
+
+    @property
+    def version(self) -> bytes | None:
+        return self.headers.get(VERSION_HEADER)
+
+
+class McpEndpoint:
+    """A plain ASGI application; `run` must be running while it serves.
+
+    `scope["state"]["account"]` names who asks, as an authenticator in front has found out ("" without).
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        settings: ServerSettings,
+        session_settings: SessionSettings,
+        version: str,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        """`clock` counts seconds; sessions and replayable events age by it."""
+        self.version = version
+        self._service = service
+        self._settings = settings
+        self._clock = clock
+        self._dispatcher = Dispatcher(service, settings)
+        self._sessions = Sessions(session_settings, clock, self._session_ended)
+        self._changes: dict[str, tuple[str, Payload]] = {}
+        self._changed = anyio.Event()
+        self._streams: TaskGroup | None = None  # owns whatever writes to a client beside a request
+        self._stopping = anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict[bytes, bytes](scope["headers"])
+        http = _HttpRequest(scope, headers, accepts(headers.get(b"accept")), receive, send)
+        try:
+            if self._streams is None or self._stopping.is_set():
+                raise Refusal(503, RpcError(INTERNAL_ERROR, "the server is stopping"), headers=(_RETRY,))
+            match scope["method"]:
+                case "POST":
+                    await self._post(http)
+                case "GET":
+                    await self._get(http)
+                case "DELETE":
+                    await self._delete(http)
+                case "OPTIONS":
+                    await send_empty(send, 204, (_ALLOW,))
+                case other:
+                    raise _not_allowed(other, _ALLOW)
+        except Refusal as refusal:
+            await refusal.send(send)
+        except Disconnected:
+            pass
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own what goes on beside the requests. When cancelled, open streams are ended in order."""
+        unwatch = self._service.watch(self._note_change)
+        try:
+            async with task_group() as group:
+                await group.start(self._own_streams)
+                group.start_soon(self._sweep)
+                task_status.started()
+                try:
+                    await self._tell_changes()
+                finally:
+                    self.close()
+        finally:
+            unwatch()
+
+    def close(self) -> None:
+        """Refuse new requests and end the streams in order; what is under way may still be answered.
+
+        To be called before a server waits for its connections: an open stream never ends by itself.
+        """
+        self._stopping.set()
+        self._dispatcher.listeners.close()
+        for session in self._sessions:
+            if session.standalone is not None:
+                session.standalone.end()
+
+    # The methods of HTTP
+
+    async def _post(self, http: _HttpRequest) -> None:
+        if not (http.reads.json or http.reads.events):
+            raise Refusal(406, RpcError(INVALID_REQUEST, "Accept must allow JSON or text/event-stream"))
+        check_content_type(http.headers)
+        body = await read_body(http.headers, http.receive, self._settings.max_body_bytes)
+        message = read_message(body)
+        if isinstance(message, Request) and not message.method.startswith("notifications/"):
+            await self._request(http, message)
+            return
+        if http.version in _MODERN:
+            if isinstance(message, Response | ErrorResponse):
+                raise Refusal(400, RpcError(INVALID_REQUEST, "this version knows no requests to clients"))
+            # A modern client cancels by leaving; there is no other notification that could mean anything.
+            await send_empty(http.send, 202)
+            return
+        self._check_version(http, None)
+        session = self._session(http, None)
+        if isinstance(message, Response | ErrorResponse):
+            session.questions.settle(message)
+        else:
+            _take_note(session, message)
+        session.used_at = self._clock()
+        await send_empty(http.send, 202, (session.header,))
+
+    async def _get(self, http: _HttpRequest) -> None:
+        if http.version in _MODERN:
+            raise _not_allowed("GET", (b"allow", b"POST"))
+        if not http.reads.events and http.headers.get(b"accept", b"*/*") != b"*/*":
+            raise Refusal(406, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"))
+        session = self._session(http, None)
+        stream, outbox = _open(session, http.headers.get(b"last-event-id"))
+        try:
+            await send_events(outbox, http.receive, http.send, (session.header,))
+        finally:
+            if stream is not None:
+                stream.detach(outbox)
+            session.used_at = self._clock()
+
+    async def _delete(self, http: _HttpRequest) -> None:
+        if http.version in _MODERN:
+            raise _not_allowed("DELETE", (b"allow", b"POST"))
+        self._sessions.end(self._session(http, None), "the session was deleted")
+        await send_empty(http.send, 200)
+
+    # Requests of both eras
+
+    async def _request(self, http: _HttpRequest, request: Request) -> None:
+        try:
+            meta = read_meta(request.params)
+        except RpcError as error:
+            raise Refusal(400, error, id=request.id) from error
+        if http.version in _MODERN or (META_VERSION in meta and request.method != "initialize"):
+            await self._modern(http, request, meta)
+            return
+        self._check_version(http, request.id)
+        if request.method == "initialize":
+            await self._initialize(http, request, meta)
+            return
+        session = self._session(http, request.id)
+        if request.id in session.requests:
+            raise Refusal(
+                400, RpcError(INVALID_REQUEST, f"request {request.id!r} is still under way"), id=request.id
+            )
+        if len(session.requests) >= self._settings.max_concurrent_requests:
+            raise Refusal(200, RpcError(BUSY, "too many requests under way"), id=request.id)
+        exchange = self._exchange(http, request, meta, session.peer.caller, session)
+        session.requests[request.id] = exchange
+        try:
+            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange))
+        finally:
+            del session.requests[request.id]
+            session.used_at = self._clock()
+        await exchange.answer(outcome, 200, (session.header,))
+
+    async def _initialize(self, http: _HttpRequest, request: Request, meta: Meta) -> None:
+        """A session comes into being only with the successful answer."""
+        known = session_id(http.scope, http.headers) is not None
+        session = self._session(http, request.id) if known else Session(http.account, self._clock)
+        http.reads = Accepts(json=True, events=False)  # a stream would need a session that may not come
+        exchange = self._exchange(http, request, meta, session.peer.caller, session)
+        try:
+            if not known:
+                self._sessions.make_room()
+            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange))
+            if not known and isinstance(outcome, Payload):
+                self._sessions.add(session)
+        except Busy as full:
+            raise Refusal(503, RpcError(BUSY, str(full)), id=request.id, headers=(_RETRY,)) from full
+        await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
+
+    async def _modern(self, http: _HttpRequest, request: Request, meta: Meta) -> None:
+        if request.method == "subscriptions/listen" and not http.reads.events:
+            raise Refusal(
+                406, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"), id=request.id
+            )
+        if (error := repeated_header(http.scope["headers"])) is not None:
+            raise Refusal(400, error, id=request.id)
+        try:
+            caller = open_envelope(request, meta, account=http.account, headers=http.headers)
+            exchange = self._exchange(http, request, meta, caller, None)
+        except RpcError as error:
+            raise Refusal(_MODERN_STATUS[error.rpc_code], error, id=request.id) from error
+        outcome = await exchange.settle(self._dispatcher.modern(exchange))
+        if exchange.scope.cancelled_caught:
+            raise Disconnected
+        status = _MODERN_STATUS.get(outcome.rpc_code, 200) if isinstance(outcome, RpcError) else 200
+        await exchange.answer(outcome, status, ())
+
+    def _exchange(
+        self, http: _HttpRequest, request: Request, meta: Meta, caller: Caller, session: Session | None
+    ) -> HttpExchange:
+        return HttpExchange(
+            request,
+            meta,
+            caller,
+            session=session,
+            events=http.reads.events,
+            receive=http.receive,
+            send=http.send,
+            start_soon=self._start_soon,
+            clock=self._clock,
+        )
+
+    def _session(self, http: _HttpRequest, request: Id | None) -> Session:
+        """The session that a request names. One of another account does not exist."""
+        named = session_id(http.scope, http.headers)
+        if named is None:
+            raise Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"), id=request)
+        session = self._sessions.find(named, http.account)
+        if session is None:
+            raise Refusal(404, RpcError(INVALID_REQUEST, "Session not found"), id=request)
+        return session
+
+    def _check_version(self, http: _HttpRequest, request: Id | None) -> None:
+        version = http.version
+        if version is not None and version not in _LEGACY:
+            error = unsupported(version.decode("latin-1"), ALL_VERSIONS)
+            raise Refusal(400, error, id=request)
+
+    # What goes on beside the requests
+
+    def _start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+        if self._streams is None:
+            return False
+        self._streams.start_soon(work)
+        return True
+
+    async def _own_streams(self, *, task_status: TaskStatus[None]) -> None:
+        """Shielded, so that streams end by being closed; after a while they are cut."""
+        with anyio.CancelScope(shield=True):
+            async with task_group() as group:
+                self._streams = group
+                task_status.started()
+                await self._stopping.wait()
+                group.cancel_scope.deadline = anyio.current_time() + GRACE_S
+            self._streams = None
+
+    async def _sweep(self) -> None:
+        while True:
+            await anyio.sleep(SWEEP_S)
+            self._sessions.sweep()
+
+    def _session_ended(self, session: Session) -> None:
+        if session.peer.subscriptions:
+            self._start_soon(lambda: self._dispatcher.forget(session.peer))
+
+    def _note_change(self, method: str, params: Payload) -> None:
+        self._changes[change_key(method, params)] = (method, params)
+        self._changed.set()
+
+    async def _tell_changes(self) -> None:
+        """Pass changes on to everybody who wants to hear of them, a few at a time."""
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            changes, self._changes = self._changes, {}
+            for key, (method, params) in changes.items():
+                self._dispatcher.listeners.tell(method, params)
+                message = encode_notification(method, params)
+                for place, session in enumerate(self._sessions):
+                    stream = session.standalone
+                    if stream is not None and session.peer.wants(method, params):
+                        stream.send(message, key)
+                    if place % FAN_OUT == FAN_OUT - 1:
+                        await anyio.lowlevel.checkpoint()
+
+
+def _open(session: Session, last_event: bytes | None) -> tuple[EventStream | None, Outbox]:
+    """The stream that a GET asks for: the standalone one, or one to be resumed after `last_event`."""
+    stream = session.open_standalone()
+    if last_event is None:
+        outbox = stream.attach(prime=session.primes)
+        for question in session.questions.pending():  # whoever read them before has gone
+            if question.sent_on is not None and question.sent_on.reader in (None, outbox):
+                question.sent_on = stream
+                stream.send(question.message)
+        return stream, outbox
+    number, _, event = last_event.decode("latin-1").partition("-")
+    if number.isdigit() and event.isdigit():
+        return session.resume(int(number), int(event))
+    outbox = stream.attach(prime=session.primes)
+    outbox.put(REPLAY_LOST, must=True)
+    return stream, outbox
+
+
+def _take_note(session: Session, note: Notification | Request) -> None:
+    """A notification of a legacy client. Unknown ones mean nothing to us and are no error."""
+    if (cancelled := cancelled_by(note)) is not None:
+        id, reason = cancelled
+        if (exchange := session.requests.get(id)) is not None:
+            exchange.cancel(reason)
+
+
+def _not_allowed(method: str, allow: Header) -> Refusal:
+    return Refusal(405, RpcError(INVALID_REQUEST, f"{method} is not possible here"), headers=(allow,))
