@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import urllib.request
 from pathlib import Path
@@ -47,6 +48,7 @@ def http(method: str, url: str, body: dict[str, Any] | None = None) -> Any:
 
 async def test_a_killed_tool_call_is_reported_unknown_and_never_repeated(tmp_path: Path) -> None:
     runs, entered = tmp_path / "runs", tmp_path / "entered"
+    os.mkfifo(entered)  # reading it waits until the tool opens it
     (tmp_path / "server.py").write_text(SERVER)
     async with model_server() as model:
         config = tmp_path / "nanobot.yaml"
@@ -65,8 +67,7 @@ async def test_a_killed_tool_call_is_reported_unknown_and_never_repeated(tmp_pat
                 http, "POST", server.url + messages + "?wait=false", {"text": "pay"}
             )
             with anyio.fail_after(30):
-                while not entered.exists():
-                    await anyio.sleep(0.05)  # the tool is another process: its file is the only sign
+                await anyio.to_thread.run_sync(entered.read_bytes, abandon_on_cancel=True)
             server.kill()
 
         model.queue(Reply(text="I do not know whether it was paid."))

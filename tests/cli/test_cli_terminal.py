@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import pty
 import re
@@ -23,7 +24,21 @@ from tests.peers.programs import QUICKSTART, clean_env
 from nanobot.cli.screen import StreamedAnswer
 from nanobot.cli.text import shorten, visible
 
-ANSWER = "# Title\n\nA *first* paragraph\nof two lines.\n\n```python\nx = 1\n\ny = 2\n```\n\n- one\n- two\n\nThe end."
+ANSWER = """# Title
+
+A *first* paragraph
+of two lines.
+
+```python
+x = 1
+
+y = 2
+```
+
+- one
+- two
+
+The end."""
 
 
 def printed(*pieces: str) -> str:
@@ -38,7 +53,7 @@ def printed(*pieces: str) -> str:
 @given(cuts=st.lists(st.integers(0, len(ANSWER)), max_size=8))
 def test_streamed_markdown_does_not_depend_on_the_pieces(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(ANSWER)]
-    pieces = [ANSWER[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [ANSWER[a:b] for a, b in itertools.pairwise(edges)]
     assert printed(*pieces) == printed(ANSWER)
 
 
