@@ -1,0 +1,69 @@
+"""Upstreams of real servers, running for the length of a block."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from nanobot.aio import task_group
+from nanobot.config.model import McpServer
+from nanobot.http import open_http
+from nanobot.upstream.connection import BACKOFF_S, Upstream
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import Payload
+
+PEERS = Path(__file__).parent.parent / "peers"
+ENV = {"PATH": os.environ["PATH"], "HOME": "/home/of-tests", "USER": "tester", "STRANGER": "not for children"}
+
+
+def bad(mode: str, *more: str, **settings: Any) -> McpServer:
+    """The misbehaving stdio server in one of its modes."""
+    args = (str(PEERS / "bad_server.py"), mode, *more)
+    return McpServer(name="bad", command=sys.executable, args=args, **settings)
+
+
+def oracle(**settings: Any) -> McpServer:
+    """The official SDK's server on stdio."""
+    args = (str(PEERS / "sdk_server.py"), "stdio")
+    return McpServer(name="oracle", command=sys.executable, args=args, **settings)
+
+
+@contextmanager
+def oracle_over_http(*options: str) -> Generator[str]:
+    """The official SDK's server as a process that serves HTTP; its address."""
+    with subprocess.Popen(
+        [sys.executable, str(PEERS / "sdk_server.py"), "http", *options], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@asynccontextmanager
+async def running(
+    server: McpServer, *, env: dict[str, str] | None = None, backoff_s: Sequence[float] = BACKOFF_S
+) -> AsyncGenerator[Upstream]:
+    async with open_http() as http, task_group() as group:
+        upstream = Upstream(
+            server, http=http, env=ENV | (env or {}), version="1.2.3", backoff_s=backoff_s
+        )
+        await group.start(upstream.run)
+        yield upstream
+        group.cancel_scope.cancel()
+
+
+async def use(upstream: Upstream, tool: str, call: Call | None = None, **arguments: Any) -> dict[str, Any]:
+    """The result of a tool call."""
+    params = Payload.of({"name": tool, "arguments": arguments})
+    return (await upstream.request("tools/call", params, call or Call())).object()
+
+
+def text_of(result: dict[str, Any]) -> str:
+    return result["content"][0]["text"]
