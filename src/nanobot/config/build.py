@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from nanobot.config.model import (
     EnvVar,
     LlmProvider,
     McpServer,
+    Origin,
     Prompt,
     PromptField,
     Publish,
@@ -127,9 +127,10 @@ def _check_entrypoint(view: View, composed: Composed) -> None:
     place = view.place.key("publish").key("entrypoint")
     names = ", ".join(sorted(agents)[:20])
     if composed.markdown_agents or any(a.has("mode") or a.has("default") for a in agents.values()):
-        folder = composed.folders.get(first.at.source, Path())
-        shown = folder.parent if folder.name == "agents" else first.at.source
-        message = f"No agent of {str(shown)!r} can be the default: {names}."
+        folder, _, file = first.at.source.rpartition("/agents/")
+        message = (
+            f"No agent of {(folder if file and folder else first.at.source)!r} can be the default: {names}."
+        )
         place.error(
             "no-default-agent",
             first.at,
@@ -166,7 +167,7 @@ def _in_order(document: Entries) -> Entries:
 
 
 def _with_first(document: Entries, agent: str, found: Diagnostics, known: Known) -> Entries:
-    at = NOWHERE
+    at = Origin("(command line)", 1)
     if agent not in known.agents:
         message = (
             f"There is no agent {agent!r} to begin with; known agents: {', '.join(sorted(known.agents))}."

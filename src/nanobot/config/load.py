@@ -19,6 +19,18 @@ log = logging.getLogger(__name__)
 
 HOME_NAME = ".nanobot"
 
+_UNREADABLE = frozenset({"syntax", "source-error", "no-config", "bad-extends", "extends-cycle"})
+_ABOUT_ABSENCE = frozenset(
+    {
+        "unknown-server",
+        "unknown-agent",
+        "unknown-provider",
+        "unknown-profile",
+        "no-entrypoint",
+        "no-default-agent",
+    }
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -107,7 +119,7 @@ def examine(selection: Selection) -> Examined:
         found=found,
     )
     built = build(composed, found, builtin_agents=selection.builtin_agents, agent=selection.agent)
-    diagnostics = found.sorted(strict=selection.strict)
+    diagnostics = _without_consequences(found.sorted(strict=selection.strict))
     if any(diagnostic.severity == "error" for diagnostic in diagnostics):
         return Examined(None, diagnostics)
     resolved = resolve_variables(built.env_vars, env)
@@ -131,6 +143,13 @@ def examine(selection: Selection) -> Examined:
     return Examined(config, diagnostics)
 
 
+def _without_consequences(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
+    """Of a document that could not be read, nobody knows what it would have defined."""
+    if not any(d.severity == "error" and d.code in _UNREADABLE for d in diagnostics):
+        return diagnostics
+    return tuple(d for d in diagnostics if d.code not in _ABOUT_ABSENCE)
+
+
 def _model(given: str | None, variable: str, env: Mapping[str, str]) -> str:
     return (given or env.get(variable, "")).strip()
 
@@ -138,7 +157,7 @@ def _model(given: str | None, variable: str, env: Mapping[str, str]) -> str:
 def _where(selection: Selection, found: Diagnostics) -> tuple[Path, list[Source]]:
     """The home, and what to read."""
     user_home = Path(selection.env["HOME"]) if selection.env.get("HOME") else Path.home()
-    explicit_home = selection.home or _home_of(
+    explicit_home = _below(selection.cwd, selection.home) or _home_of(
         selection.env.get("NANOBOT_HOME", ""), selection.cwd, user_home
     )
     values = _split(selection.sources) or _split([selection.env.get("NANOBOT_CONFIG", "")])
@@ -149,6 +168,10 @@ def _where(selection: Selection, found: Diagnostics) -> tuple[Path, list[Source]
     home = explicit_home or _default_home(selection.cwd, user_home)
     label = HOME_NAME if home == selection.cwd / HOME_NAME else str(home)
     return home, [Source(label, home, may_be_empty=selection.builtin_agents)]
+
+
+def _below(cwd: Path, home: Path | None) -> Path | None:
+    return None if home is None else cwd / home
 
 
 def _home_of(value: str, cwd: Path, user_home: Path) -> Path | None:

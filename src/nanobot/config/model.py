@@ -20,7 +20,10 @@ ToolChoice = str
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written. `line` and `column` count from 1; `source` is a path as it was typed, or `(…)`."""
+    """Where a value was written. `line` and `column` count from 1.
+
+    `source` is a path as it was typed, or a name in parentheses for what is in no file.
+    """
 
     source: str
     line: int

@@ -52,6 +52,7 @@ class Composer:
         self._folders: dict[str, Path] = {}
         self._markdown: set[str] = set()
         self._known_profiles: set[str] = set()
+        self._parents: dict[Path, Entries] = {}
 
     def compose(self, sources: Sequence[Source], settings: Path | None) -> Composed:
         """All `sources` merged from left to right, the `settings` file (if there is one) last."""
@@ -71,19 +72,20 @@ class Composer:
     def _read(self, source: Source, chain: tuple[Path, ...], may_be_empty: bool) -> Entries:
         """`source` laid over everything it extends."""
         top = Origin(source.label, 1)
+        self._found.source(source.label)
         if source.path.is_dir():
             document = self._directory(source, may_be_empty=may_be_empty)
         elif source.path.exists() or not may_be_empty:
-            self._found.source(source.label)
             if not source.path.exists():
                 self._found.add("error", "no-config", top, f"There is no file or directory {source.label!r}.")
                 return Entries({}, top)
             document = self._file(source.path, source.label)
         else:
             document = Entries({}, top)
-        parents = document.entries.pop("extends", None)
+        parents = document.entries.get("extends")
         if parents is None or not isinstance(parents.node, Items):
             return document
+        document = replace(document, entries={k: e for k, e in document.entries.items() if k != "extends"})
         base: Node = Entries({}, document.at)
         for item in parents.node.items:
             assert isinstance(item, Scalar)
@@ -94,27 +96,27 @@ class Composer:
         return replace(merged, at=document.at)
 
     def _parent(self, written: str, at: Origin, child: Source, chain: tuple[Path, ...]) -> Entries:
+        """What `child` extends, read once however many documents extend it."""
         place = self._found.root.key("extends")
-        nothing = Entries({}, at)
+        written = written.strip()
+        path = ((child.path if child.path.is_dir() else child.path.parent) / written).resolve()
         if written.startswith("/") or "://" in written:
             place.error(
                 "bad-extends", at, f"{written!r} must be a path relative to the document that names it."
             )
-            return nothing
-        folder = child.path if child.path.is_dir() else child.path.parent
-        path = folder / written
-        label = written if written.startswith("~") else str(_label_beside(child, written))
-        if path.resolve() in chain:
-            names = " → ".join(p.name for p in (*chain, path.resolve()))
+        elif path in chain:
+            names = " → ".join(p.name for p in (*chain[chain.index(path) :], path))
             place.error("extends-cycle", at, f"Documents extend each other in a circle: {names}.")
-            return nothing
-        if len(chain) > MAX_EXTENDS:
+        elif len(chain) > MAX_EXTENDS:
             place.error("bad-extends", at, f"More than {MAX_EXTENDS} documents extend one another.")
-            return nothing
-        if not path.exists():
+        elif not path.exists():
             place.error("bad-extends", at, f"{child.label!r} extends {written!r}, which does not exist.")
-            return nothing
-        return self._read(Source(label, path), chain, may_be_empty=False)
+        else:
+            if path not in self._parents:
+                label = _label_beside(child, written)
+                self._parents[path] = self._read(Source(label, path), chain, may_be_empty=False)
+            return self._parents[path]
+        return Entries({}, at)
 
     def _file(self, path: Path, label: str) -> Entries:
         self._found.source(label)
