@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import UriTemplate as OfficialTemplate
 
 from nanobot.hub.uri_template import UriTemplate
 
@@ -52,3 +55,22 @@ def test_a_hostile_template_costs_no_more_than_its_length() -> None:
     template = UriTemplate("a:///" + "{+x}a" * 15 + "!")
     assert not template.matches("a:///" + "a" * 4000)
     assert not UriTemplate("{+x}a" * 5000).matches("a" * 4000)
+
+
+@given(
+    template=st.sampled_from(
+        [
+            "a://{x}",
+            "a:///p/{x}/q/{y}",
+            "a:///{+x}/end{y}",
+            "a:///f{.x}",
+            "a://h{/x,y}",
+            "a:///s{?x,y}{&z}",
+            "a:///{x}{#y}",
+        ]
+    ),
+    values=st.fixed_dictionaries({}, optional={name: st.text(min_size=1, max_size=8) for name in "xyz"}),
+)
+def test_what_the_official_sdk_makes_of_a_template_matches_it(template: str, values: dict[str, str]) -> None:
+    values = {"x": "1", "y": "2"} | values
+    assert UriTemplate(template).matches(OfficialTemplate.parse(template).expand(values))

@@ -180,7 +180,10 @@ async def _listing(source: Source, kind: Kind) -> tuple[Entry, ...] | Missing:
     """Ask `source`. This is where one server's trouble, whatever it is, ends."""
     try:
         with anyio.fail_after(FILL_LIMIT_S):
-            return tuple(await source.listing(kind))
+            entries = tuple(await source.listing(kind))
+        for entry in entries:
+            _ = entry.definition.raw  # what cannot be encoded is this server's trouble, here and now
+        return entries
     except RpcError as e:
         if e.rpc_code == METHOD_NOT_FOUND:
             return ()

@@ -8,6 +8,7 @@ from typing import Final
 
 from nanobot.config.model import Config, McpServer, Reference
 from nanobot.hub.catalogue import Catalogue
+from nanobot.hub.hidden import hidden_characters
 from nanobot.hub.pipeline import shape_tools
 from nanobot.hub.published import Listing, Missing, Published, ToolListing
 from nanobot.hub.references import Conflict, collect, settle
@@ -39,6 +40,8 @@ class Shapes:
         if earlier is not None and earlier[0] is shelf.entries:
             return earlier[1]
         things = self._shape(server, kind, shelf.entries)
+        if kind == "tools":
+            _flag_hidden(things, earlier[1] if earlier is not None else {})
         self._shaped[server, kind] = (shelf.entries, things)
         return things
 
@@ -46,6 +49,17 @@ class Shapes:
         if kind == "tools":
             return shape_tools(self.config.mcp_servers.get(server) or McpServer(name=server), entries)
         return {entry.key: Published(entry.key, server, entry.key, entry.definition) for entry in entries}
+
+
+def _flag_hidden(tools: Mapping[str, Published], earlier: Mapping[str, Published]) -> None:
+    """Warn of tools that are new, or new in this form, and hold characters that nobody sees."""
+    for name, tool in tools.items():
+        before = earlier.get(name)
+        if before is not None and before.definition.raw == tool.definition.raw:
+            continue
+        if characters := hidden_characters(tool.definition):
+            fields = {"server": tool.server, "tool": name, "characters": characters}
+            log.warning("a tool's definition holds invisible characters", extra=fields)
 
 
 class View:
