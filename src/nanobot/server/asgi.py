@@ -1,0 +1,141 @@
+"""The one HTTP application: which path leads where.
+
+Routes are chosen by path (and for `/` by method), never by what a client calls itself. Requests for the MCP
+endpoint pass the gate and one comparison.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Final
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nanobot.agent.engine import Engine
+from nanobot.config.model import Config
+from nanobot.server.event_stream import Closing
+from nanobot.server.exchange import ClientGone, Exchange
+from nanobot.server.pages import Pages, load_pages
+from nanobot.server.problems import BadRequest
+from nanobot.server.security import Gate
+from nanobot.server.status import StatusApi
+from nanobot.server.thread_events import EventsApi
+from nanobot.server.threads import ThreadsApi
+from nanobot.upstream.connection import UpstreamState
+
+Handler = Callable[[Exchange], Awaitable[None]]
+Methods = Mapping[str, Handler]
+
+HEALTH_PATH: Final = "/healthz"
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch
+
+log = logging.getLogger(__name__)
+
+
+def build_application(
+    *,
+    engine: Engine,
+    endpoint: ASGIApp,
+    config: Config,
+    servers: Callable[[], Iterable[UpstreamState]],
+    version: str,
+    closing: Closing,
+    ui: bool = True,
+) -> ASGIApp:
+    """Everything that is served over HTTP, behind its gate.
+
+    `endpoint` answers MCP; `servers` tells the state of the MCP servers we use. `closing` ends the event
+    streams that watch threads when the program stops. Without `ui` there are neither pages nor those streams.
+    """
+    router = Router(
+        endpoint,
+        threads=ThreadsApi(engine, config),
+        events=EventsApi(engine, closing) if ui else None,
+        status=StatusApi(engine, config, servers=servers, version=version),
+        pages=load_pages() if ui else Pages({}),
+    )
+    return Gate(router, config.server)
+
+
+class Router:
+    """Hands a request to the part that answers it. Failures of our own routes are answered here."""
+
+    def __init__(
+        self,
+        endpoint: ASGIApp,
+        *,
+        threads: ThreadsApi,
+        events: EventsApi | None,
+        status: StatusApi,
+        pages: Pages,
+    ) -> None:
+        self._endpoint = endpoint
+        self._threads = threads
+        self._events = events
+        self._status = status
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if path == "/mcp" or (path == "/" and scope["method"] == "POST") or _is_mcp_path(path):
+            await self._endpoint(scope, receive, send)
+            return
+        http = Exchange(scope, receive, send)
+        try:
+            await self._answer(http, path)
+        except ClientGone:
+            pass
+        except Exception as error:  # the boundary of one request: whatever happens, the client is told
+            if http.is_answered:
+                raise
+            await http.answer_error(error)
+
+    async def _answer(self, http: Exchange, path: str) -> None:
+        methods = self._methods(path)
+        if methods is None:
+            raise BadRequest(404, "not_found", f"There is nothing at {path[:200]!r}.")
+        method = "GET" if http.method == "HEAD" else http.method
+        handler = methods.get(method)
+        if handler is not None:
+            await handler(http)
+            return
+        allow = (b"allow", ", ".join((*methods, "OPTIONS")).encode())
+        if method != "OPTIONS":
+            known = ", ".join(methods)
+            raise BadRequest(405, "method", f"{path[:200]!r} takes {known}, not {method}.", headers=[allow])
+        await http.answer(204, [allow])
+
+    def _methods(self, path: str) -> Methods | None:
+        """What can be done at `path`; None if there is no such path."""
+        threads, status = self._threads, self._status
+        match path.split("/")[1:]:
+            case ["api", "threads", id, "messages"] if id:
+                return {"POST": partial(threads.send, thread_id=id)}
+            case ["api", "threads", id, "stop"] if id:
+                return {"POST": partial(threads.stop, thread_id=id)}
+            case ["api", "threads", id] if id:
+                return {
+                    "GET": partial(threads.show, thread_id=id),
+                    "PATCH": partial(threads.change, thread_id=id),
+                    "DELETE": partial(threads.delete, thread_id=id),
+                }
+            case ["api", "threads"]:
+                return {"GET": threads.listing, "POST": threads.create}
+            case ["api", "events", id] if id and self._events:
+                return {"GET": partial(self._events.watch, thread_id=id)}
+            case ["api", "version"]:
+                return {"GET": status.version}
+            case ["api", "agents"]:
+                return {"GET": status.agents}
+            case ["api", "servers"]:
+                return {"GET": status.servers}
+            case ["healthz"]:
+                return {"GET": status.health}
+            case _:
+                page = self._pages.find(path)
+                return None if page is None else {"GET": partial(self._pages.show, page=page)}

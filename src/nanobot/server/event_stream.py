@@ -1,0 +1,87 @@
+"""An answer that is a stream of server-sent events, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+from anyio.abc import CancelScope
+from starlette.types import Receive
+
+from nanobot.aio import task_group
+from nanobot.server.exchange import Exchange
+from nanobot.server.problems import Header
+
+KEEP_ALIVE_S: Final = 15.0
+
+STREAM_HEADERS: Final[tuple[Header, ...]] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+Write = Callable[[bytes], Awaitable[None]]
+"""Send formatted events. Waits while the client is slow to read."""
+
+
+class Closing:
+    """Tells all open streams that the program stops; each ends where it is and clients come back later."""
+
+    def __init__(self) -> None:
+        self._scopes: set[CancelScope] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        for scope in self._scopes:
+            scope.cancel()
+
+    def add(self, scope: CancelScope) -> None:
+        self._scopes.add(scope)
+        if self._closed:
+            scope.cancel()
+
+    def discard(self, scope: CancelScope) -> None:
+        self._scopes.discard(scope)
+
+
+@asynccontextmanager
+async def event_stream(
+    http: Exchange, *, closing: Closing | None = None, keep_alive_s: float = KEEP_ALIVE_S
+) -> AsyncGenerator[Write]:
+    """Answer with events for as long as the block runs; a comment every `keep_alive_s` seconds keeps it open.
+
+    When the client leaves (or `closing` says so) the block is cancelled, and that cancellation ends here.
+    """
+
+    async def write(events: bytes) -> None:
+        await http.send({"type": "http.response.body", "body": events, "more_body": True})
+
+    await http.send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+    async with task_group() as company:
+        scope = company.cancel_scope
+        if closing is not None:
+            closing.add(scope)
+        try:
+            company.start_soon(_accompany, http.receive, write, scope, keep_alive_s)
+            yield write
+            scope.cancel()
+        finally:
+            if closing is not None:
+                closing.discard(scope)
+    await http.send({"type": "http.response.body"})
+
+
+async def _accompany(receive: Receive, write: Write, scope: CancelScope, keep_alive_s: float) -> None:
+    """Notice that the client left, and send comments meanwhile."""
+    while True:
+        with anyio.move_on_after(keep_alive_s):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            scope.cancel()
+            return
+        await write(b": keep-alive\n\n")

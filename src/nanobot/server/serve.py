@@ -1,0 +1,158 @@
+"""Serving over HTTP: from bound sockets to a clean stop."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from socket import socket
+from typing import Final, Protocol
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from nanobot import __version__
+from nanobot.agent.engine import Engine
+from nanobot.aio import task_group
+from nanobot.config.model import Config
+from nanobot.server.asgi import build_application
+from nanobot.server.event_stream import Closing
+from nanobot.server.http_protocol import HttpProtocol
+from nanobot.server.listener import Listener, open_listener
+from nanobot.upstream.connection import Upstream
+from nanobot.wire.server_http import McpEndpoint
+from nanobot.wire.service import Service
+
+DRAIN_S: Final = 10
+"""How long running requests may go on after the first signal to stop."""
+
+KEEP_ALIVE_S: Final = 75
+"""How long an idle connection is kept for the next request; longer than the pools of common clients."""
+
+log = logging.getLogger(__name__)
+
+
+class Parts(Protocol):
+    """What is served: the running parts of one installation."""
+
+    @property
+    def config(self) -> Config: ...
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def publisher(self) -> Service: ...
+    @property
+    def upstreams(self) -> Mapping[str, Upstream]: ...
+
+
+async def serve(
+    parts: Parts, *, host: str, port: int, ui: bool = True, ready: Callable[[str], None] | None = None
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Then finish what runs, for at most `DRAIN_S` seconds; a second signal ends that too. `ready` is called
+    with the URL once connections are accepted. Raises `PortBusy`. See also `serve_on`.
+    """
+    await serve_on(open_listener(host, port), parts, ui=ui, ready=ready)
+
+
+async def serve_on(
+    listener: Listener, parts: Parts, *, ui: bool = True, ready: Callable[[str], None] | None = None
+) -> None:
+    """`serve` on sockets that were bound before anything else was started. Closes them."""
+    config = parts.config
+    closing = Closing()
+    endpoint = McpEndpoint(
+        parts.publisher, settings=config.server, session_settings=config.sessions, version=__version__
+    )
+    application = build_application(
+        engine=parts.engine,
+        endpoint=endpoint,
+        config=config,
+        servers=lambda: [upstream.state for upstream in parts.upstreams.values()],
+        version=__version__,
+        closing=closing,
+        ui=ui,
+    )
+
+    def started() -> None:
+        # What exists now lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        if ready is not None:
+            ready(listener.url)
+
+    def stop_streams() -> None:
+        closing.close()
+        endpoint.close()
+
+    server = _Server(application, started, stop_streams)
+    try:
+        async with task_group() as owner:
+            await owner.start(endpoint.run)
+            if threading.current_thread() is threading.main_thread():
+                owner.start_soon(_stop_on_signals, server)
+            await server.serve(list(listener.sockets))
+            owner.cancel_scope.cancel()
+    finally:
+        listener.close()
+
+
+async def _stop_on_signals(server: _Server) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for received in signals:
+            if server.should_exit:
+                server.force_exit = True
+            log.info("stopping", extra={"signal": received.name, "at_once": server.force_exit})
+            server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a part of a program that handles signals, logging and sockets itself."""
+
+    def __init__(
+        self, application: ASGIApp, started: Callable[[], None], stop_streams: Callable[[], None]
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                interface="asgi3",
+                http=HttpProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                log_level="error",
+                access_log=False,
+                proxy_headers=False,  # a forwarded header is what the client made up
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=DRAIN_S,
+            )
+        )
+        self._report_start = started
+        self._stop_streams = stop_streams
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._report_start()
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._stop_streams()  # they never end by themselves, and running requests are waited for
+        await super().shutdown(sockets)
+
+    async def serve(self, sockets: list[socket] | None = None) -> None:
+        try:
+            await super().serve(sockets)
+        except anyio.get_cancelled_exc_class():
+            self.config.timeout_graceful_shutdown = 1
+            with anyio.CancelScope(shield=True):
+                await self.shutdown(sockets)
+            raise
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
