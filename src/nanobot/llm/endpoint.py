@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,9 @@ class Quirks:
     """Argument text is streamed only when asked for."""
 
 
+DOCUMENTED: Final = Quirks()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """One provider at one address. The key is sent there and nowhere else.
@@ -38,7 +41,7 @@ class Endpoint:
     base_url: str
     api_key: str = field(default="", repr=False)
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    quirks: Quirks = Quirks()
+    quirks: Quirks = DOCUMENTED
 
     def scope(self, model: str) -> str:
         """What opaque provider data is bound to (see `ProviderData`)."""
