@@ -1,0 +1,121 @@
+"""Running a program to its end, and nothing of it beyond its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+from anyio.abc import Process
+
+from nanobot.aio import task_group
+
+_GRACE_S = 2
+"""Between asking the processes to end and ending them."""
+
+_CHUNK = 64 * 1024
+
+Sink = Callable[[bytes], None]
+"""Takes what a program prints, as it comes. May raise, which ends the program."""
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout_s: float,
+    out: Sink,
+    err: Sink | None = None,
+    stdin: int = subprocess.DEVNULL,
+) -> int:
+    """Run `argv` in a process group of its own; the exit status, or 128 + the signal that ended it.
+
+    Without `err` both outputs go to `out`, in the order they were printed. When this returns or raises, the
+    whole group is gone: children that were left in the background, and after a timeout (`TimeoutError`) or
+    a cancellation everything (SIGTERM, then SIGKILL). Raises `OSError` if the program cannot be started.
+    """
+    pipes = [_Pipe(out)] if err is None else [_Pipe(out), _Pipe(err)]
+    try:
+        process = await anyio.open_process(
+            argv,
+            stdin=stdin,
+            stdout=pipes[0].writer,
+            stderr=pipes[-1].writer,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+        )
+        try:
+            with anyio.fail_after(timeout_s):
+                async with task_group() as pumps:
+                    for pipe in pipes:
+                        pumps.start_soon(pipe.pump)
+                    status = await process.wait()
+                    pumps.cancel_scope.cancel()
+        finally:
+            with anyio.move_on_after(2 * _GRACE_S, shield=True):
+                await _end(process)
+            # All that was printed is in the pipes by now.
+            for pipe in pipes:
+                pipe.drain()
+    finally:
+        for pipe in pipes:
+            pipe.close()
+    return status if status >= 0 else 128 - status
+
+
+class _Pipe:
+    """A pipe of our own: unlike one of the event loop's it does not keep a process from being reaped."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.reader, self.writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        self._sink = sink
+
+    async def pump(self) -> None:
+        """Pass on what comes until the last writer is gone."""
+        os.close(self.writer)
+        self.writer = -1
+        while True:
+            await anyio.wait_readable(self.reader)
+            if not self._pass_on():
+                return
+
+    def drain(self) -> None:
+        """Pass on what is there."""
+        while self._pass_on():
+            pass
+
+    def close(self) -> None:
+        os.close(self.reader)
+        if self.writer >= 0:
+            os.close(self.writer)
+
+    def _pass_on(self) -> bool:
+        try:
+            chunk = os.read(self.reader, _CHUNK)
+        except BlockingIOError:
+            return False
+        if chunk:
+            self._sink(chunk)
+        return bool(chunk)
+
+
+async def _end(process: Process) -> None:
+    """End the process group: politely if the program still runs, and in any case for good."""
+    if process.returncode is None:
+        _signal(process, signal.SIGTERM)
+        with anyio.move_on_after(_GRACE_S):
+            await process.wait()
+    _signal(process, signal.SIGKILL)
+    await process.wait()
+
+
+def _signal(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nobody left; macOS: only zombies left
+        os.killpg(process.pid, number)

@@ -1,0 +1,91 @@
+"""The folders of one conversation, and what it has seen of the files in them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import anyio
+
+from nanobot.builtin.system.paths import Folder, Mark, Place
+from nanobot.wire.call import Call
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_MAX_REMEMBERED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """What a call may reach: the working folder, and the conversation's own folder for what tools keep.
+
+    `session` names the conversation. The two folders are one where no working folder was chosen.
+    """
+
+    session: str
+    folder: Folder
+    own: Folder
+
+    @contextmanager
+    def place(self, path: str, *, create: bool = False) -> Generator[Place]:
+        """`Folder.place` in the working folder, or in the own one for an absolute path that lies there."""
+        folder = self.folder
+        if Path(path).is_absolute() and not folder.holds(Path(path)) and self.own.holds(Path(path)):
+            folder = self.own
+        with folder.place(path, create=create) as place:
+            yield place
+
+    def shown(self, path: Path) -> str:
+        """`path` as tools print it: relative to the working folder where it lies inside."""
+        inside = path.is_relative_to(self.folder.path)
+        return path.relative_to(self.folder.path).as_posix() if inside else str(path)
+
+
+def workspace_of(call: Call, home: Path) -> Workspace:
+    """The workspace of a call. Its own folder `<home>/files/<conversation>` is made if it is missing."""
+    session = _session(call)
+    own = home / "files" / session
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own_folder = Folder(own.resolve())
+    if call.folder is None or call.folder.resolve() == own_folder.path:
+        return Workspace(session, own_folder, own_folder)
+    return Workspace(session, Folder(call.folder.resolve(), hidden=(home,)), own_folder)
+
+
+def _session(call: Call) -> str:
+    """A name for the conversation that is fit for a directory."""
+    name = call.thread or call.caller.session
+    if name is None:
+        name = f"shared-{call.caller.account}" if call.caller.account else "shared"
+    if _SAFE_NAME.fullmatch(name):
+        return name
+    return "named-" + hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+@dataclass(slots=True)
+class Seen:
+    """Which state of a file each conversation has read or written last; forgotten with the process."""
+
+    _marks: OrderedDict[tuple[str, Path], Mark] = field(default_factory=OrderedDict[tuple[str, Path], Mark])
+    _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=WeakValueDictionary[str, anyio.Lock])
+
+    def find(self, session: str, path: Path) -> Mark | None:
+        return self._marks.get((session, path))
+
+    def record(self, session: str, path: Path, mark: Mark) -> None:
+        self._marks[session, path] = mark
+        self._marks.move_to_end((session, path))
+        if len(self._marks) > _MAX_REMEMBERED:
+            self._marks.popitem(last=False)
+
+    def changing(self, session: str) -> anyio.Lock:
+        """Held while a file is changed: edits that a model asks for at once are made one after the other."""
+        lock = self._locks.get(session)
+        if lock is None:
+            lock = self._locks[session] = anyio.Lock()
+        return lock

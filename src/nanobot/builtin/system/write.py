@@ -1,0 +1,70 @@
+"""`write`: a file's whole content, put in place in one step."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from nanobot.builtin.server import BuiltinTool, ToolFailed
+from nanobot.builtin.system.paths import Mark
+from nanobot.builtin.system.workspace import Seen, workspace_of
+from nanobot.wire.call import Call
+
+
+def write_tool(home: Path, seen: Seen) -> BuiltinTool:
+    return BuiltinTool(
+        name="write",
+        description=(
+            "Write a file, replacing what it held; missing folders are made. A file that exists must have "
+            "been read first. Prefer `edit` for small changes."
+        ),
+        schema={
+            "type": "object",
+            "properties": {
+                "file_path": {"type": "string", "description": "The file to write."},
+                "content": {"type": "string", "description": "The whole new content."},
+            },
+            "required": ["file_path", "content"],
+        },
+        run=partial(_write, home, seen),
+        annotations={"destructiveHint": True, "idempotentHint": True},
+    )
+
+
+async def _write(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) -> str:
+    workspace = workspace_of(call, home)
+    path: str = arguments["file_path"]
+    content = encode(arguments["content"])
+
+    def put() -> tuple[Path, Mark]:
+        with workspace.place(path, create=True) as place:
+            found = place.stat()
+            known = (
+                None if found is None else require_seen(seen, workspace.session, place.path, Mark.of(found))
+            )
+            return place.path, place.replace(content, known=known)
+
+    async with seen.changing(workspace.session):
+        where, mark = await to_thread.run_sync(put)
+        seen.record(workspace.session, where, mark)
+    return f"Successfully wrote to file: {path}"
+
+
+def require_seen(seen: Seen, session: str, path: Path, current: Mark) -> Mark:
+    """`current`, if it is the state that the conversation knows. Raises `ToolFailed` otherwise."""
+    known = seen.find(session, path)
+    if known is None:
+        raise ToolFailed(f"file has not been read: '{path}'. Read it first, so that nothing is lost unseen.")
+    if known != current:
+        raise ToolFailed(f"file changed since it was read: '{path}'. Read it again first.")
+    return current
+
+
+def encode(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ToolFailed("The text holds half of a surrogate pair, which no file can.") from None
