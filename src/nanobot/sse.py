@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from nanobot.errors import NanobotError
 
@@ -15,8 +15,7 @@ class SseTooLong(NanobotError):
     code = "sse.too_long"
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(msgspec.Struct, frozen=True, gc=False):  # a struct: one is made for every piece of an answer
     """One event. A keep-alive comment line is an event with `comment` set and no data. `retry` is in ms."""
 
     data: bytes

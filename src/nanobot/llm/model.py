@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from nanobot.errors import NanobotError
 from nanobot.llm.messages import Item, Message
 
@@ -143,22 +145,19 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """More text of item `item_id`."""
 
     item_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     item_id: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentsDelta:
+class ArgumentsDelta(msgspec.Struct, frozen=True, gc=False):
     """More argument text of a tool call that is being written."""
 
     item_id: str
