@@ -98,6 +98,12 @@ async def test_arguments_the_tool_does_not_know_are_ignored(caplog: pytest.LogCa
     assert [record.message for record in caplog.records] == ["arguments ignored"]
 
 
+async def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
+    params = Payload(b'{"name":"t","arguments":{"path":"p","limit":3.0}}')
+    result = await server_answering(...).request("tools/call", params, Call())
+    assert result.object()["content"][0]["text"] == '{"path":"p","limit":3}'
+
+
 async def test_an_unknown_tool_and_bad_params_are_protocol_errors() -> None:
     server = server_answering("")
     for params in ({"name": "nope"}, {"name": "t", "arguments": [1]}, {}):

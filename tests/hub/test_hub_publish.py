@@ -10,7 +10,7 @@ import pytest
 from tests.hub.world import Client, Server, config, publishing, refs, running, tool
 
 from nanobot.config.model import Agent, McpServer, Prompt, PromptField, Publish, ToolOverride
-from nanobot.errors import UpstreamUnavailable
+from nanobot.errors import ConfigError, UpstreamUnavailable
 from nanobot.hub.publish import Publisher
 from nanobot.wire.call import NOBODY, Call
 from nanobot.wire.client import Connected
@@ -150,7 +150,18 @@ async def test_a_list_with_nothing_but_failures_is_an_error_that_names_each() ->
     async with publishing(Publish(mcp_servers=refs("a", "b")), *servers) as client:
         with pytest.raises(RpcError, match=r"'a'.*'b'") as refused:
             await client.ask("tools/list")
-    assert refused.value.rpc_code == INTERNAL_ERROR
+        assert refused.value.rpc_code == INTERNAL_ERROR
+        servers[0].is_down = False
+        servers[0].says_changed("tools")
+        servers[0].tools.append(tool("t"))
+        assert await client.hears() == "notifications/tools/list_changed"
+        assert await client.names() == ["t"]
+
+
+async def test_an_introduction_with_an_unset_variable_stops_the_start() -> None:
+    with pytest.raises(ConfigError, match=r"publish\.introduction.*'WHO'"):
+        async with publishing(Publish(introduction="I am ${WHO}")):
+            pass
 
 
 async def test_what_a_failing_server_had_stays_and_can_be_called() -> None:

@@ -143,7 +143,9 @@ class _Tool:
 
     def __init__(self, tool: BuiltinTool) -> None:
         self._tool = tool
-        self._known = frozenset[str](tool.schema.get("properties", ()))
+        properties: Mapping[str, Any] = tool.schema.get("properties", {})
+        self._known = frozenset(properties)
+        self._whole = frozenset(name for name, kind in properties.items() if kind.get("type") == "integer")
         self._validator: Draft202012Validator | None = None
         self.entry = Entry(tool.name, Payload.of(_definition(tool)))
 
@@ -153,6 +155,12 @@ class _Tool:
             extra = sorted(arguments.keys() - self._known)
             log.debug("arguments ignored", extra={"tool": name, "arguments": extra})
             arguments = {key: value for key, value in arguments.items() if key in self._known}
+        for key in self._whole & arguments.keys():
+            value = arguments[key]
+            if (
+                isinstance(value, float) and value.is_integer()
+            ):  # some models write 3.0, which JSON Schema allows
+                arguments[key] = int(value)
         if (complaint := self._complaint(arguments)) is not None:
             return _failure(complaint)
         try:

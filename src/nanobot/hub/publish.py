@@ -10,6 +10,7 @@ import msgspec
 
 from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config, Reference
+from nanobot.errors import ConfigError
 from nanobot.hub.hub import Hub, is_forwarded, object_text
 from nanobot.hub.pages import Pages, error_list
 from nanobot.hub.prompts import prompt_arguments
@@ -58,7 +59,7 @@ class Publisher:
     """Answers downstreams from the hub. Holds nothing of any client, so no answer can reach another one."""
 
     def __init__(self, config: Config, hub: Hub, *, version: str) -> None:
-        """Raises `UnsetVariable` (a `ConfigError`) if `publish.introduction` needs one that is not set."""
+        """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
         self._hub = hub
         self._description = _describe(config, version)
         self._lone = lone_server(config)
@@ -110,11 +111,11 @@ class Publisher:
 
         async def answer(params: Payload, call: Call) -> Payload:
             listing = await offer.view.current()
+            offer.pages.show(listing)
             if not listing.items and any(one.is_failure for one in listing.missing):
                 reasons = " ".join(one.message for one in listing.missing)
                 data = Payload.of({"errors": error_list(listing.missing)})
                 raise RpcError(INTERNAL_ERROR, f"no {kind} could be listed: {reasons}", data)
-            offer.pages.show(listing)
             return offer.pages.page(_cursor(params))
 
         return answer
@@ -239,7 +240,11 @@ def _describe(config: Config, version: str) -> Description:
         "completions": {},
     }
     if publish.introduction:
-        capabilities["experimental"] = {"ai.nanobot": {"intro": expand(publish.introduction, config.env)}}
+        try:
+            intro = expand(publish.introduction, config.env)
+        except ConfigError as e:
+            raise ConfigError(f"{publish.origin}: publish.introduction: {e}") from e
+        capabilities["experimental"] = {"ai.nanobot": {"intro": intro}}
     return Description(
         server_info={"name": publish.name or "nanobot", "version": publish.version or version},
         capabilities=capabilities,
