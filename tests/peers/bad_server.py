@@ -74,7 +74,9 @@ def main() -> None:
         script = "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
         for own_group in (False, True):
             child = subprocess.Popen(
-                [sys.executable, "-c", script, sys.argv[2]], start_new_session=own_group, stdout=subprocess.DEVNULL
+                [sys.executable, "-c", script, sys.argv[2]],
+                start_new_session=own_group,
+                stdout=subprocess.DEVNULL,
             )
             print("child", child.pid, file=sys.stderr, flush=True)
     if mode == "mute":

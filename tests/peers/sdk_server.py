@@ -11,7 +11,9 @@ import sys
 from typing import Annotated
 
 import anyio
+from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel, Field
 
 server = MCPServer("oracle", version="7.0", instructions="Ask me anything.")
@@ -35,10 +37,13 @@ async def steps(count: int, ctx: Context) -> str:
     return "done"
 
 
+async def asked_name() -> Elicit[Name]:
+    return Elicit("Who are you?", Name)
+
+
 @server.tool()
-async def greet(ctx: Context) -> str:
-    """Asks for a name and greets it."""
-    answer = await ctx.elicit("Who are you?", Name)
+async def greet(answer: Annotated[ElicitationResult[Name], Resolve(asked_name)]) -> str:
+    """Asks for a name, in the way of the era, and greets it."""
     return f"Hello {answer.data.name}" if answer.action == "accept" else f"no name: {answer.action}"
 
 
@@ -64,7 +69,7 @@ async def wait_for_cancellation(path: str) -> str:
 
 @server.tool()
 async def grow(ctx: Context) -> str:
-    """Adds a tool and says that the list changed."""
+    """Adds a tool (once) and says that the list changed."""
 
     def grown() -> str:
         return "new"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import anyio
 import pytest
+from tests.upstream.world import bad, running, until, use
 
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer
 from nanobot.errors import UpstreamTimeout, UpstreamUnavailable
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload, RpcError
-from tests.upstream.world import bad, running, use
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +56,7 @@ async def test_a_missing_command_and_a_missing_directory_are_named() -> None:
 
 async def test_a_server_that_exits_at_start_is_told_with_its_status_and_last_words() -> None:
     async with running(bad("exits")) as upstream:
-        with pytest.raises(UpstreamUnavailable, match="exited with status 4(?s:.*)no configuration"):
+        with pytest.raises(UpstreamUnavailable, match=r"exited with status 4(?s:.*)no configuration"):
             await upstream.ready()
         assert upstream.state.state == "backoff"
         with pytest.raises(UpstreamUnavailable, match="next attempt in"):
@@ -109,16 +106,16 @@ async def test_a_server_that_crashes_again_and_again_is_tried_less_and_less_ofte
 
 async def test_a_failed_server_is_connected_after_its_pause(tmp_path: Path) -> None:
     script = tmp_path / "server"
-    async with running(
-        McpServer(name="late", command=str(script)), backoff_s=(0.01,)
-    ) as upstream:
+    async with running(McpServer(name="late", command=str(script)), backoff_s=(0.01,)) as upstream:
         with pytest.raises(UpstreamUnavailable):
             await upstream.ready()
         script.write_text(f"#!/bin/sh\nexec {sys.executable} {Path(bad('x').args[0])} good\n")
         script.chmod(0o755)
+        came_back = anyio.Event()
+        upstream.watch(lambda kind: came_back.set())
         with anyio.fail_after(10):
-            while upstream.state.state != "ready":
-                await anyio.sleep(0.01)
+            await came_back.wait()
+        assert upstream.state.state == "ready"
         assert upstream.state.last_error == ""
 
 
@@ -190,14 +187,12 @@ async def test_nothing_is_left_after_kill_9_of_the_program_that_used_it(tmp_path
         "        await anyio.sleep_forever()\n"
         "anyio.run(main)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE) as program:
+    async with await anyio.open_process([sys.executable, "-c", script, str(tmp_path)]) as program:
         assert program.stdout is not None
-        assert program.stdout.readline() == b"ready\n"
+        assert await program.stdout.receive() == b"ready\n"
         assert len(marked(tmp_path)) == 3
-        os.kill(program.pid, signal.SIGKILL)
-    with anyio.fail_after(5):
-        while marked(tmp_path):
-            await anyio.sleep(0.05)
+        program.kill()
+    await until(lambda: not marked(tmp_path), within_s=5)
 
 
 def marked(path: Path) -> list[int]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
+
+import anyio
 
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer
@@ -51,12 +53,17 @@ async def running(
     server: McpServer, *, env: dict[str, str] | None = None, backoff_s: Sequence[float] = BACKOFF_S
 ) -> AsyncGenerator[Upstream]:
     async with open_http() as http, task_group() as group:
-        upstream = Upstream(
-            server, http=http, env=ENV | (env or {}), version="1.2.3", backoff_s=backoff_s
-        )
+        upstream = Upstream(server, http=http, env=ENV | (env or {}), version="1.2.3", backoff_s=backoff_s)
         await group.start(upstream.run)
         yield upstream
         group.cancel_scope.cancel()
+
+
+async def until(true: Callable[[], object], *, within_s: float = 10) -> None:
+    """Wait for something that only another process can bring about."""
+    with anyio.fail_after(within_s):
+        while not true():  # noqa: ASYNC110
+            await anyio.sleep(0.01)
 
 
 async def use(upstream: Upstream, tool: str, call: Call | None = None, **arguments: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
 from nanobot.http import Http, HttpError, HttpStream
-from nanobot.sse import SseParser, SseTooLong
+from nanobot.sse import SseEvent, SseParser, SseTooLong
 from nanobot.wire.call import Call
 from nanobot.wire.client import (
     Connected,
@@ -33,7 +33,7 @@ from nanobot.wire.client import (
     envelope,
     shake_hands,
 )
-from nanobot.wire.listening import LASTED_S, changing_lists, growing_pauses, keep_listening
+from nanobot.wire.listening import LASTED_S, LONGEST_PAUSE_S, changing_lists, growing_pauses, keep_listening
 from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, answerable, stamped, token_of, unexpected
 from nanobot.wire.parameter_headers import ParameterHeaders, header_text
 from nanobot.wire.rpc import (
@@ -56,6 +56,8 @@ MAX_ANSWER: Final = 64 * 1024 * 1024
 MAX_QUESTIONS: Final = 64
 MAX_RESUMES: Final = 5
 MAX_REDIRECTS: Final = 5
+RETRY_S: Final = 1.0
+SHORTEST_RETRY_S: Final = 0.01
 LONGEST_RETRY_AFTER_S: Final = 10.0
 SILENCE_S: Final = 300.0
 """A stream of news that is silent for so long, keep-alives included, is opened again."""
@@ -115,8 +117,20 @@ class _Place:
     """How far an event stream has been read, so that it can be taken up again."""
 
     event_id: str | None = None
-    retry_s: float = 1.0
+    retry_s: float | None = None
+    """The pause that the server asked for before the stream is opened again."""
+    events: int = 0
     tries: int = 0
+    """How often it was taken up without a new event."""
+
+    def note(self, event: SseEvent) -> None:
+        if event.comment:
+            return
+        self.events += 1
+        if event.id:
+            self.event_id, self.tries = event.id, 0
+        if event.retry is not None:
+            self.retry_s = min(max(event.retry / 1000, SHORTEST_RETRY_S), LONGEST_PAUSE_S)
 
 
 class HttpConnection:
@@ -346,10 +360,7 @@ class HttpConnection:
         try:
             async for chunk in chunks:
                 for event in parser.feed(chunk):
-                    if event.id:
-                        place.event_id, place.tries = event.id, 0
-                    if event.retry is not None:
-                        place.retry_s = min(event.retry / 1000, 60.0)
+                    place.note(event)
                     if not event.data or event.event != "message":
                         continue
                     if (outcome := self._take(event.data, outgoing)) is not None:
@@ -369,7 +380,7 @@ class HttpConnection:
         """Take up a stream that ended before its answer, where the server gave its events ids."""
         while place.event_id is not None and place.tries < MAX_RESUMES:
             place.tries += 1
-            await anyio.sleep(place.retry_s)
+            await anyio.sleep(RETRY_S if place.retry_s is None else place.retry_s)
             try:
                 async with self._http.stream(
                     "GET", self._url, headers=self._get_headers(place.event_id), idle_s=SILENCE_S
@@ -472,12 +483,14 @@ class HttpConnection:
         with scope:
             place, pauses = _Place(), growing_pauses()
             while True:
-                opened = anyio.current_time()
+                opened, events = anyio.current_time(), place.events
                 if not await self._hear_stream(place):
                     return
-                if anyio.current_time() - opened > LASTED_S:
+                pause = next(pauses)
+                if place.events > events or anyio.current_time() - opened > LASTED_S:
                     pauses = growing_pauses()
-                await anyio.sleep(max(next(pauses), place.retry_s))
+                    pause = place.retry_s or next(pauses)
+                await anyio.sleep(pause)
                 if place.event_id is None:
                     self._suppose_changes()
 
