@@ -5,9 +5,13 @@ Read `open_app` to know what runs. Everything below gets what it needs as an arg
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Protocol
+
+from anyio.abc import TaskStatus
 
 from nanobot import __version__
 from nanobot.agent.engine import Engine
@@ -18,11 +22,13 @@ from nanobot.config.model import Config
 from nanobot.http import Http, open_http
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
-from nanobot.hub.source import Source
 from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
 from nanobot.upstream.connection import Upstream
 from nanobot.upstream.sandbox import find_sandbox
+from nanobot.wire.source import Source
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +47,20 @@ class App:
 
 @asynccontextmanager
 async def open_app(
-    config: Config, *, extra_sources: Mapping[str, Source] | None = None
+    config: Config, *, own_port: int | None = None, extra_sources: Mapping[str, Source] | None = None
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
     Raises `ConfigError` for a model that cannot be used and `StoreError` for a database that cannot be
     opened; then nothing was started. Leaving stops turns first, then servers, then the store.
+    `own_port` is where we will listen ourselves, so that we are not taken for a local model server.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    async with open_http() as http, open_store(config.home / "nanobot.db") as store, task_group() as owner:
-        extra = dict(extra_sources or {})
+    extra = dict(extra_sources or {})
+    async with open_http() as http, open_store(config.home / "nanobot.db") as store:
         models = Models(config, http)
-        await models.start()
+        await models.start(avoid_ports={own_port} if own_port else ())
         upstreams = {
             server.name: Upstream(server, http=http, env=config.env, version=__version__)
             for server in config.mcp_servers.values()
@@ -61,20 +68,45 @@ async def open_app(
         }
         system = system_server(home=config.home, sandbox=find_sandbox(), env=config.env)
         agents = agent_server(config)
-        sources: dict[str, Source] = {**upstreams, system.name: system, agents.name: agents, **extra}
-        hub = Hub(config, sources)
-        engine = Engine(config, threads=store.threads, models=models, hub=hub)
+        hub = Hub(config, {**upstreams, system.name: system, agents.name: agents, **extra})
+        limit = turn_limit(config.env)
+        engine = Engine(config, threads=store.threads, models=models, hub=hub, max_turns=limit)
         agents.connect(engine)
-        for part in (*upstreams.values(), hub, engine):
+        async with _running(*upstreams.values()), _running(hub), _running(engine):
+            yield App(
+                config=config,
+                http=http,
+                store=store,
+                models=models,
+                upstreams=upstreams,
+                hub=hub,
+                publisher=Publisher(config, hub, version=__version__),
+                engine=engine,
+            )
+
+
+class _Part(Protocol):
+    async def run(self, *, task_status: TaskStatus[None] = ...) -> None: ...
+
+
+@asynccontextmanager
+async def _running(*parts: _Part) -> AsyncGenerator[None]:
+    """Each part started within the block and ended with it."""
+    async with task_group() as owner:
+        for part in parts:
             await owner.start(part.run)
-        yield App(
-            config=config,
-            http=http,
-            store=store,
-            models=models,
-            upstreams=upstreams,
-            hub=hub,
-            publisher=Publisher(config, hub, version=__version__),
-            engine=engine,
-        )
+        yield
         owner.cancel_scope.cancel()
+
+
+def turn_limit(env: Mapping[str, str]) -> int | None:
+    """`NANOBOT_MAX_CONCURRENT_REQUESTS`: how many turns may run at once; None: any number."""
+    text = env.get("NANOBOT_MAX_CONCURRENT_REQUESTS", "").strip()
+    if not text:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        log.warning("NANOBOT_MAX_CONCURRENT_REQUESTS is no whole number; turns are not limited")
+        return None
+    return number if number > 0 else None

@@ -20,8 +20,8 @@ class _Lines(logging.Formatter):
         return head + "".join(f" {k}={v!r}" for k, v in fields.items()) + newline + rest
 
 
-def set_up(*, debug: bool = False) -> None:
-    """Send log records to stderr (stdout may be a protocol). Called once, by a command."""
+def set_up(*, level: str) -> None:
+    """Send log records from `level` on to stderr (stdout may be a protocol). Called by a command."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -25,6 +25,7 @@ class ConfigChoice:
     empty_env: bool
     agent: str | None
     default_model: str | None
+    debug: bool
 
     def load(self) -> Config:
         """Read and check it. Raises `ConfigError`."""
@@ -73,9 +74,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
         if chdir:
             os.chdir(chdir)
-        logs.set_up(debug=debug)
+        logs.set_up(level="DEBUG" if debug else "WARNING")
         names = ("sources", "set_env", "env_file", "empty_env", "agent", "default_model")
-        choice = ConfigChoice(**{name: options.pop(name) for name in names})
+        choice = ConfigChoice(debug=debug, **{name: options.pop(name) for name in names})
         return command(*args, choice=choice, **options)
 
     return with_choice

@@ -32,6 +32,9 @@ def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, d
 
     import anyio
 
+    from nanobot import logs
+
+    logs.set_up(level="DEBUG" if choice.debug else "INFO")
     if paths and choice.sources:
         raise UsageError("Give the configuration either as PATH or with --config, not both.")
     config = replace(choice, sources=paths or choice.sources).load()
@@ -56,12 +59,14 @@ def parse_address(address: str) -> tuple[str, int]:
 
 async def _over_http(config: Config, host: str, port: int, ui: bool) -> None:
     from nanobot.app import open_app
+    from nanobot.server.listener import open_listener
     from nanobot.server.security import check_listen_address
-    from nanobot.server.serve import serve
+    from nanobot.server.serve import serve_on
 
     check_listen_address(host)
-    async with open_app(config) as app:
-        await serve(app, host=host, port=port, ui=ui, ready=_announce)
+    listener = open_listener(host, port)  # a busy port ends the program before anything is started
+    async with open_app(config, own_port=listener.port) as app:
+        await serve_on(listener, app, ui=ui, ready=_announce)
 
 
 def _announce(url: str) -> None:
