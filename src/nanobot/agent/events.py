@@ -15,6 +15,7 @@ from nanobot.llm.model import ArgumentsDelta, ReasoningDelta, RetryStatus, TextD
 
 StopReason = Literal[
     "completed",
+    "length",
     "refusal",
     "content_filter",
     "max_iterations",

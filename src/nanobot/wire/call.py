@@ -52,3 +52,5 @@ class Call:
     """Id of the thread for which a tool runs, if it runs for one."""
     folder: Path | None = None
     """Working folder of that thread; file tools resolve relative paths against it."""
+    agents: tuple[str, ...] = ()
+    """Ids of the agents that wait for this call, the outermost first: delegation is bounded by them."""

@@ -1,0 +1,168 @@
+"""What the model requests of a turn have in common: instructions, tools, model. Made once per turn.
+
+The tools are made once per change of the catalogue, and their encoded form lives with them, so that the
+beginning of a request is byte for byte that of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from nanobot.agent.instructions import read_instructions
+from nanobot.agent.output import OutputShape
+from nanobot.agent.policy import SYSTEM, may_see, system_tools
+from nanobot.agent.toolbox import Toolbox, for_models
+from nanobot.config.model import Agent, Config, Reference
+from nanobot.errors import ConfigError
+from nanobot.hub.published import Missing, ToolListing
+from nanobot.llm.messages import Message
+from nanobot.llm.model import ModelRequest, ToolSet
+from nanobot.wire.call import Call
+
+if TYPE_CHECKING:
+    from nanobot.hub.hub import Hub
+    from nanobot.llm.router import Chosen
+
+_NO_TOOLS = ToolSet()
+_LESS_EFFORT = {"max": "xhigh", "xhigh": "high", "high": "medium", "medium": "low", "low": "minimal"}
+
+
+class ModelChoice(Protocol):
+    """Finds the model of an agent. Raises `ConfigError`, one sentence, for one that cannot be used."""
+
+    def choose(self, agent: Agent) -> Chosen: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """Everything a turn's model requests share. `tool_choice` is in wire form, for the first of them only."""
+
+    agent: Agent
+    chosen: Chosen
+    instructions: str
+    toolbox: Toolbox
+    tool_choice: str | None
+    output: OutputShape | None
+
+    def request(
+        self,
+        messages: Sequence[Message],
+        *,
+        thread: str,
+        tool_choice: str | None = None,
+        with_tools: bool = True,
+        more_room: bool = False,
+    ) -> ModelRequest:
+        """A request over `messages`. `more_room`: twice the output limit, or else less thinking."""
+        agent = self.agent
+        effort = agent.reasoning.effort if agent.reasoning else None
+        limit = agent.max_tokens
+        if more_room and limit:
+            limit *= 2
+        elif more_room and effort:
+            effort = _LESS_EFFORT.get(effort, effort)
+        return ModelRequest(
+            model=self.chosen.name,
+            messages=messages,
+            instructions=self.instructions,
+            tools=self.toolbox.specs if with_tools else _NO_TOOLS,
+            tool_choice=tool_choice if with_tools else None,
+            output=self.output.format if self.output else None,
+            temperature=agent.temperature,
+            top_p=agent.top_p,
+            max_tokens=limit,
+            effort=effort,
+            reasoning_summary=agent.reasoning.summary if agent.reasoning else None,
+            truncation=agent.truncation,
+            thread=thread,
+        )
+
+
+class Briefings:
+    """Prepares agents for turns; keeps each one's tools while the catalogue is unchanged."""
+
+    def __init__(self, config: Config, models: ModelChoice, hub: Hub) -> None:
+        self._config = config
+        self._models = models
+        self._hub = hub
+        self._references: dict[str, tuple[Reference, ...]] = {}
+        self._kept: dict[str, tuple[ToolListing, Toolbox]] = {}
+        self._outputs: dict[str, OutputShape] = {}
+
+    async def prepare(self, agent: Agent, call: Call) -> Briefing:
+        """Raises `ConfigError` for a model or tool choice that cannot be had, `InstructionsFailed`."""
+        chosen = self._models.choose(agent)
+        listing = await self._hub.tools(self._referenced(agent))
+        toolbox = self._toolbox(agent, listing)
+        instructions = await read_instructions(agent, config=self._config, hub=self._hub, call=call)
+        return Briefing(
+            agent=agent,
+            chosen=chosen,
+            # The servers' names are added after the text was expanded: nothing foreign is ever expanded.
+            instructions=instructions + _absence(listing.missing),
+            toolbox=toolbox,
+            tool_choice=_tool_choice(agent, toolbox),
+            output=self._output(agent),
+        )
+
+    def _referenced(self, agent: Agent) -> tuple[Reference, ...]:
+        references = self._references.get(agent.id)
+        if references is None:
+            built_in = system_tools(agent) if SYSTEM in self._hub.names() else []
+            references = (*built_in, *agent.tools, *agent.mcp_servers)
+            self._references[agent.id] = references
+        return references
+
+    def _toolbox(self, agent: Agent, listing: ToolListing) -> Toolbox:
+        kept = self._kept.get(agent.id)
+        if kept is not None and kept[0] is listing:
+            return kept[1]
+        toolbox = Toolbox(
+            listing,
+            visible=lambda tool: may_see(agent, tool) and for_models(tool),
+            colleagues=[self._config.agents[id] for id in agent.agents if id in self._config.agents],
+            extensions=agent.tool_extensions,
+            hub=self._hub,
+        )
+        if kept is not None and kept[1].specs == toolbox.specs:
+            # Another list, the same tools: their encoded form and the provider's cache stay good.
+            toolbox.specs = kept[1].specs
+        self._kept[agent.id] = (listing, toolbox)
+        return toolbox
+
+    def _output(self, agent: Agent) -> OutputShape | None:
+        if agent.output is None:
+            return None
+        shape = self._outputs.get(agent.id)
+        if shape is None:
+            shape = self._outputs[agent.id] = OutputShape(agent.output)
+        return shape
+
+
+def _absence(missing: Sequence[Missing]) -> str:
+    servers = sorted({gone.server for gone in missing if gone.is_failure or gone.code == "pending"})
+    if not servers:
+        return ""
+    return f"\n\nThe tools of these MCP servers are not available at the moment: {', '.join(servers)}."
+
+
+def _tool_choice(agent: Agent, toolbox: Toolbox) -> str | None:
+    choice = agent.tool_choice
+    match choice:
+        case None | "":
+            return None
+        case "auto" | "none":
+            return choice if toolbox.named else None
+        case "required" if toolbox.named:
+            return choice
+        case "required":
+            raise ConfigError(f"Agent {agent.id!r}: `toolChoice: required`, but the agent has no tools.")
+        case _ if choice in toolbox.named:
+            return toolbox.wire_names[choice]
+        case _:
+            known = ", ".join(toolbox.named) or "none"
+            raise ConfigError(
+                f"Agent {agent.id!r}: `toolChoice` names {choice!r}, which it does not have; its tools: {known}."
+            )

@@ -1,0 +1,341 @@
+"""One live conversation: its history in memory, its queue of inputs, its one running turn, its readers.
+
+A turn belongs to the engine. Whoever submitted it or reads along may go at any time; the turn goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from nanobot.agent.assignment import Assignment, Surroundings, TurnResult
+from nanobot.agent.broadcast import Broadcast, Reader
+from nanobot.agent.events import Body, Event, StopReason
+from nanobot.agent.facing import ModelHistory
+from nanobot.agent.input import Input, user_message
+from nanobot.agent.loading import load
+from nanobot.agent.slots import Slots
+from nanobot.agent.transcript import TURN
+from nanobot.agent.turn import Turning
+from nanobot.config.model import Agent
+from nanobot.errors import Busy, NotFound, StoreError
+from nanobot.ids import new_id
+from nanobot.llm.messages import Message, ToolCall, encode_message
+from nanobot.llm.model import Usage
+from nanobot.store.rows import CallState, LedgerEntry, StoredMessage, ThreadRow, TurnRow
+from nanobot.store.threads import Threads
+from nanobot.wire.call import Call
+
+log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 20
+"""Inputs that may wait behind a running turn."""
+_LONGEST_TITLE: Final = 60
+
+OnEvent = Callable[[Body], None]
+
+
+class Turn:
+    """A turn that was accepted: its input is stored. `message_id` is the id of the input's message."""
+
+    def __init__(
+        self, thread_id: str, message: Message, agent: Agent, call: Call, on_event: OnEvent | None
+    ) -> None:
+        self.id = str((message.meta or {})[TURN])
+        self.thread_id = thread_id
+        self.message = message
+        self.agent = agent
+        self.call = call
+        self.on_event = on_event
+        """Told every event of the turn as it happens; None to be told nothing (any more)."""
+        self.reason = ""
+        self.scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        self._result: TurnResult | None = None
+
+    @property
+    def message_id(self) -> str:
+        return self.message.id
+
+    async def wait(self) -> TurnResult:
+        """How it ended. Giving up waiting does not stop the turn."""
+        await self._ended.wait()
+        assert self._result is not None
+        return self._result
+
+    def cancel(self, reason: str = "") -> None:
+        """Stop it: at once if it runs, else when its turn comes. Stopping an ended turn does nothing."""
+        self.reason = self.reason or reason
+        self.scope.cancel()
+
+    def end(self, result: TurnResult | None) -> None:
+        """It is over; None if it never got to run because the program ends."""
+        self._result = result or TurnResult(
+            stop="cancelled",
+            message=None,
+            error="The turn was stopped because the program ends.",
+            usage=Usage(requests=0),
+            structured=None,
+            model="",
+            agent=self.agent.id,
+        )
+        self._ended.set()
+
+
+class Attachment:
+    """A thread as its reader sees it: what was said, what the running turn did so far, and then every event.
+
+    `history` has all complete messages, those of the running turn (id `running`, else None) included; the
+    `backlog` tells of these again, under the same ids. Iterating never holds up a turn: deltas that were not
+    read in time come joined. It ends when the thread is deleted, or when the reader is thousands of events
+    behind and has to attach again.
+    """
+
+    def __init__(self, history: tuple[Message, ...], running: str | None, reader: Reader) -> None:
+        self.history = history
+        self.running = running
+        self._reader = reader
+        self.backlog: list[Event] = []
+        while (event := reader.next_ready()) is not None:
+            self.backlog.append(event)
+
+    def __aiter__(self) -> Attachment:
+        return self
+
+    async def __anext__(self) -> Event:
+        return await self._reader.__anext__()
+
+    def detach(self) -> None:
+        """Read no more."""
+        self._reader.leave()
+
+
+class Conversation:
+    """A thread in memory. `load` comes before anything else; `start` is called when there is work to own."""
+
+    def __init__(
+        self,
+        row: ThreadRow,
+        *,
+        threads: Threads,
+        around: Surroundings,
+        slots: Slots,
+        files: Path,
+        sequence: int,
+        start: Callable[[Conversation], None],
+    ) -> None:
+        self.row = row
+        self.users = 0
+        """Calls and readers that hold this object; with none and nothing to do it may be forgotten."""
+        self.running: Turn | None = None
+        self.broadcast = Broadcast(row.id, sequence)
+        self.history: list[Message] = []
+        self.facing = ModelHistory()
+        self.call_ids: set[str] = set()
+        self._threads = threads
+        self._around = around
+        self._slots = slots
+        self._files = files
+        self._start = start
+        self._queue: deque[Turn] = deque()
+        self._accepting = anyio.Lock(fast_acquire=True)  # inputs are stored in the order they came
+        self._is_working = False
+        self._is_loaded = False
+        self._is_deleted = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.users and not self._is_working
+
+    async def load(self) -> None:
+        """Have the history in memory. Once; a crash in the middle of a turn is noticed and closed here."""
+        if self._is_loaded:
+            return
+        async with self._accepting:
+            if self._is_loaded:
+                return
+            self.history = await load(self._threads, self.row.id, self._around.now())
+            self.facing = ModelHistory(self.history)
+            self.call_ids = {
+                item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)
+            }
+            if self.row.folder:
+                await anyio.Path(self.row.folder).mkdir(parents=True, exist_ok=True)
+            self._is_loaded = True
+
+    async def submit(self, input: Input, agent: Agent, call: Call, on_event: OnEvent | None) -> Turn:
+        """Store the input and queue its turn. Raises `Busy` when too many wait, `StoreError`, `NotFound`."""
+        if len(self._queue) >= MOST_WAITING:
+            raise Busy(
+                f"{MOST_WAITING} messages already wait in this conversation; try again when it has answered."
+            )
+        await self.load()
+        async with self._accepting:
+            if self._is_deleted:
+                raise NotFound(f"There is no thread {self.row.id!r}.")
+            now = self._around.now()
+            message = user_message(input, created=now, meta={TURN: new_id("turn")})
+            turn = Turn(self.row.id, message, agent, call, on_event)
+            row = TurnRow(id=turn.id, thread_id=self.row.id, agent=agent.id, started=now)
+            with anyio.CancelScope(shield=True):  # stored and queued, or neither
+                await self._threads.append(self.row.id, [_stored(message)], turn=row)
+            self._queue.append(turn)
+        if not self._is_working:
+            self._is_working = True
+            self._start(self)
+        return turn
+
+    def attach(self) -> Attachment:
+        """Look at the thread from now on, until `Attachment.detach`."""
+        running = self.running.id if self.running else None
+        return Attachment(tuple(self.history), running, Reader(self.broadcast))
+
+    def stop(self, reason: str) -> bool:
+        """Stop the running turn and drop those that wait. Whether there was one."""
+        turns = [*([self.running] if self.running else []), *self._queue]
+        for turn in turns:
+            turn.cancel(reason)
+        return bool(turns)
+
+    async def close(self, reason: str) -> None:
+        """Stop everything, refuse what comes, and end the readers."""
+        self._is_deleted = True
+        self.stop(reason)
+        while (turn := self.running or (self._queue[0] if self._queue else None)) is not None:
+            await turn.wait()
+        for reader in [*self.broadcast.readers]:
+            reader.leave()
+
+    async def work(self) -> None:
+        """Carry out the turns that wait, one after the other. Run by the engine."""
+        try:
+            while self._queue:
+                await self._carry_out(self._queue.popleft())
+        finally:
+            self._is_working = False
+            while self._queue:  # the program ends; they are in the record
+                self._queue.popleft().end(None)
+
+    async def _carry_out(self, turn: Turn) -> None:
+        self.running = turn
+        self._remember(turn.message)
+        task = Assignment(
+            turn_id=turn.id,
+            agent=turn.agent,
+            message=turn.message,
+            call=turn.call,
+            files=self._files / "truncated-outputs",
+            thread_id=self.row.id,
+            folder=Path(self.row.folder) if self.row.folder else None,
+        )
+        turning = Turning(task, self._around, _Stored(self, turn), self._teller(turn), self._slots)
+        try:
+            with turn.scope:
+                await turning.run()
+        finally:
+            self.running = None
+            self.broadcast.cut()
+            if turning.result is None or turning.result.message is None:
+                self._is_loaded = bool(self._queue)  # memory and record may differ: the record is right
+            turn.end(turning.result)
+        if not self.row.title:
+            await self._give_title(turn.message)
+
+    def _teller(self, turn: Turn) -> OnEvent:
+        broadcast = self.broadcast
+        if turn.on_event is None:
+            return broadcast.emit
+
+        def tell(body: Body) -> None:
+            broadcast.emit(body)
+            if turn.on_event is not None:
+                try:
+                    turn.on_event(body)
+                except Exception:
+                    log.exception("a listener failed and is told no more", extra={"turn": turn.id})
+                    turn.on_event = None
+
+        return tell
+
+    async def _give_title(self, message: Message) -> None:
+        title = title_of(message.text)
+        if not title or self._is_deleted:
+            return
+        try:
+            await self._threads.rename(self.row.id, title)
+        except (StoreError, NotFound) as e:
+            log.warning("no title stored", extra={"thread_id": self.row.id, "reason": str(e)})
+        self.row = replace(self.row, title=title)
+
+    def _remember(self, message: Message) -> None:
+        self.history.append(message)
+        self.facing.add(message)
+
+    async def record(
+        self,
+        turn: Turn,
+        messages: Sequence[Message],
+        started: Sequence[ToolCall],
+        done: Sequence[ToolCall],
+        stop: StopReason | None,
+    ) -> None:
+        """Store what a turn has done in one transaction, then have it in memory."""
+        entries = [self._entry(turn, call, "done") for call in done]
+        entries += [self._entry(turn, call, "started") for call in started]
+        row = None
+        if stop is not None:
+            began = turn.message.created
+            row = TurnRow(id=turn.id, thread_id=self.row.id, agent=turn.agent.id, started=began, stop=stop)
+        await self._threads.append(self.row.id, [_stored(m) for m in messages], calls=entries, turn=row)
+        for message in messages:
+            self._remember(message)
+
+    def _entry(self, turn: Turn, call: ToolCall, state: CallState) -> LedgerEntry:
+        return LedgerEntry(
+            thread_id=self.row.id,
+            turn_id=turn.id,
+            call_id=call.call_id,
+            name=call.name,
+            state=state,
+            started=self._around.now(),
+        )
+
+
+class _Stored:
+    """The `Journal` of a turn of a stored conversation."""
+
+    def __init__(self, conversation: Conversation, turn: Turn) -> None:
+        self._conversation = conversation
+        self._turn = turn
+        self.history = conversation.facing
+        self.call_ids = conversation.call_ids
+
+    async def record(
+        self,
+        messages: Sequence[Message],
+        *,
+        started: Sequence[ToolCall] = (),
+        done: Sequence[ToolCall] = (),
+        stop: StopReason | None = None,
+    ) -> None:
+        await self._conversation.record(self._turn, messages, started, done, stop)
+
+
+def title_of(text: str) -> str:
+    """What a conversation is called that begins with `text`: its first words, on one line."""
+    line = " ".join(text[: 4 * _LONGEST_TITLE].split())
+    if len(line) <= _LONGEST_TITLE:
+        return line
+    cut = line[: _LONGEST_TITLE - 1]
+    words = cut.rpartition(" ")[0]
+    return (words or cut) + "…"
+
+
+def _stored(message: Message) -> StoredMessage:
+    return StoredMessage(message.id, encode_message(message))

@@ -1,0 +1,129 @@
+"""The tools of one agent: what the hub lists for it, filtered, and the other agents it may consult."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from nanobot.agent.names import wire_names
+from nanobot.agent.schemas import accepted_schema
+from nanobot.agent.tools import Tool, ToolResult
+from nanobot.config.model import Agent
+from nanobot.errors import ToolNotFound
+from nanobot.hub.published import PublishedTool, ToolListing
+from nanobot.hub.references import chat_tool
+from nanobot.llm.model import ToolSet, ToolSpec
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import Payload
+
+if TYPE_CHECKING:
+    from nanobot.hub.hub import Hub
+
+_LONGEST_DESCRIPTION: Final = 4000
+
+CONSULT_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "prompt": {"type": "string", "description": "What to ask or have done; the agent sees nothing else."},
+        "attachments": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "url": {"type": "string"},
+                    "name": {"type": "string"},
+                    "mimeType": {"type": "string"},
+                },
+                "required": ["url"],
+            },
+        },
+    },
+    "required": ["prompt"],
+    "additionalProperties": False,
+}
+
+
+class Toolbox:
+    """Satisfies `ToolSource` for tools of servers. Immutable: a changed listing makes another one.
+
+    `named` is by published name, sorted; `wired` the same tools by the name the model uses.
+    """
+
+    def __init__(
+        self,
+        listing: ToolListing,
+        *,
+        visible: Callable[[PublishedTool], bool],
+        colleagues: Sequence[Agent],
+        extensions: Mapping[str, Mapping[str, Any]],
+        hub: Hub,
+    ) -> None:
+        self._hub = hub
+        self._published = {tool.name: tool for tool in listing.tools if visible(tool)}
+        tools = {name: _tool(tool) for name, tool in self._published.items()}
+        tools |= {tool.name: tool for tool in map(_consult, colleagues)}
+        self.named: Mapping[str, Tool] = {name: tools[name] for name in sorted(tools)}
+        self.wire_names = wire_names([*self.named])
+        self.wired: Mapping[str, Tool] = {self.wire_names[name]: tool for name, tool in self.named.items()}
+        self.specs = ToolSet(
+            tuple(
+                ToolSpec(wire, tool.description, tool.schema, extensions.get(tool.name, {}))
+                for wire, tool in self.wired.items()
+            )
+        )
+
+    async def list_tools(self) -> Sequence[Tool]:
+        return [*self.named.values()]
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], call: Call) -> ToolResult:
+        published = self._published.get(name)
+        if published is None:
+            raise ToolNotFound(name, [*self.named])
+        answer = (await self._hub.call(published, Payload.of(arguments), call)).object()
+        return ToolResult(
+            content=answer.get("content") or [],
+            is_error=bool(answer.get("isError")),
+            structured=answer.get("structuredContent"),
+            meta=answer.get("_meta"),
+        )
+
+
+def for_models(tool: PublishedTool) -> bool:
+    """Whether the tool is meant for models: an app may keep some for its own user interface."""
+    ui = _object(_object(tool.definition.object().get("_meta")).get("ui"))
+    visibility = ui.get("visibility")
+    return not isinstance(visibility, list) or "model" in cast("list[object]", visibility)
+
+
+def _tool(tool: PublishedTool) -> Tool:
+    definition = tool.definition.object()
+    return Tool(
+        name=tool.name,
+        description=_cut(str(definition.get("description") or "")),
+        schema=accepted_schema(definition.get("inputSchema")),
+        target=tool.server,
+        read_only=_object(definition.get("annotations")).get("readOnlyHint") is True,
+    )
+
+
+def _consult(agent: Agent) -> Tool:
+    return Tool(
+        name=chat_tool(agent.id),
+        description=_cut(agent.description or agent.display_name),
+        schema=CONSULT_SCHEMA,
+        target=agent.id,
+        target_type="agent",
+    )
+
+
+def _cut(description: str) -> str:
+    """At most the length models profit from, ending with a sentence where one ends late enough."""
+    if len(description) <= _LONGEST_DESCRIPTION:
+        return description
+    cut = description[: _LONGEST_DESCRIPTION - 1]
+    end = max(cut.rfind(mark) for mark in (". ", ".\n", "! ", "? ", "\n"))
+    return (cut[: end + 1] if end > 0 else cut) + "…"
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -1,0 +1,95 @@
+"""How what is said in a turn becomes part of its thread: durable first, then seen by models and readers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import anyio
+
+from nanobot.agent.assignment import Assignment
+from nanobot.agent.events import Body, MessageAdded, StopReason
+from nanobot.agent.facing import ModelHistory
+from nanobot.ids import new_id
+from nanobot.llm.messages import Item, Message, Role, ToolCall
+
+TURN: Final = "ai.nanobot.meta/turn"
+"""Mark of a message: its turn. Inputs that wait are stored between the messages of the turn before."""
+
+
+class Journal(Protocol):
+    """The record of a conversation as one turn writes it. What `record` was given is durable when it returns.
+
+    One call is all or nothing. `started` are calls about to run, `done` those whose results are among
+    `messages`; `stop` closes the turn. Raises `StoreError`.
+    """
+
+    @property
+    def history(self) -> ModelHistory:
+        """What the model is sent; grows with what is recorded."""
+        ...
+
+    @property
+    def call_ids(self) -> set[str]:
+        """Ids of all calls of the thread; whoever takes calls adds theirs."""
+        ...
+
+    async def record(
+        self,
+        messages: Sequence[Message],
+        *,
+        started: Sequence[ToolCall] = (),
+        done: Sequence[ToolCall] = (),
+        stop: StopReason | None = None,
+    ) -> None: ...
+
+
+class Unstored:
+    """The `Journal` of a turn that leaves nothing behind."""
+
+    def __init__(self, message: Message) -> None:
+        self.history = ModelHistory([message])
+        self.call_ids: set[str] = set()
+
+    async def record(
+        self,
+        messages: Sequence[Message],
+        *,
+        started: Sequence[ToolCall] = (),
+        done: Sequence[ToolCall] = (),
+        stop: StopReason | None = None,
+    ) -> None:
+        for message in messages:
+            self.history.add(message)
+
+
+class Transcript:
+    """Makes, records and announces the messages of one turn."""
+
+    def __init__(
+        self, task: Assignment, journal: Journal, emit: Callable[[Body], None], now: Callable[[], str]
+    ) -> None:
+        self._mark = {TURN: task.turn_id} if task.thread_id else None
+        self._journal = journal
+        self._emit = emit
+        self._now = now
+
+    def message(
+        self, role: Role, items: Sequence[Item], *, id: str = "", meta: Mapping[str, Any] | None = None
+    ) -> Message:
+        marks = {**(self._mark or {}), **meta} if meta else self._mark
+        return Message(id or new_id("msg"), role, tuple(items), self._now(), marks)
+
+    async def record(
+        self,
+        messages: Sequence[Message],
+        *,
+        started: Sequence[ToolCall] = (),
+        done: Sequence[ToolCall] = (),
+        stop: StopReason | None = None,
+    ) -> None:
+        """As `Journal.record`. Cancellation waits, or memory and record would tell different stories."""
+        with anyio.CancelScope(shield=True):
+            await self._journal.record(messages, started=started, done=done, stop=stop)
+        for message in messages:
+            self._emit(MessageAdded(message))
