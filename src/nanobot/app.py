@@ -44,6 +44,11 @@ class App:
     publisher: Publisher
     engine: Engine
 
+    def check_models(self) -> None:
+        """Raise `ConfigError` for the first agent whose model cannot be used as configured."""
+        for agent in self.config.agents.values():
+            self.models.choose(agent)
+
 
 @asynccontextmanager
 async def open_app(
@@ -51,8 +56,7 @@ async def open_app(
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
-    Raises `ConfigError` for a model that cannot be used and `StoreError` for a database that cannot be
-    opened; then nothing was started. Leaving stops turns first, then servers, then the store.
+    Raises `StoreError` for a database that cannot be opened; then nothing was started. Leaving stops turns first, then servers, then the store.
     `own_port` is where we will listen ourselves, so that we are not taken for a local model server.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """

@@ -79,7 +79,7 @@ class Terminal:
 
     def __init__(self, args: list[str], home: Path) -> None:
         main, side = pty.openpty()
-        env = clean_env(home, TERM="xterm", COLUMNS="100", LINES="30")
+        env = clean_env(home, TERM="xterm", COLUMNS="100", LINES="30", PROMPT_TOOLKIT_NO_CPR="1")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "nanobot", "chat", *args],
             stdin=side, stdout=side, stderr=side, env=env, cwd=home, start_new_session=True,
@@ -95,9 +95,9 @@ class Terminal:
             if select.select([self._main], [], [], 0.2)[0]:
                 data = os.read(self._main, 65536)
                 self.seen += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", data.decode(errors="replace"))
+        self.seen = self.seen.partition(text)[2]
 
     def type(self, text: str) -> None:
-        self.seen = ""
         os.write(self._main, text.encode())
 
     def end(self) -> None:
@@ -121,11 +121,11 @@ def model_url(tmp_path: Path) -> Generator[str]:
 def test_the_demo_answers_and_the_terminal_leaves_on_ctrl_d(tmp_path: Path) -> None:
     terminal = Terminal(["-c", str(QUICKSTART), "--default-model", "demo"], tmp_path)
     try:
-        terminal.until("> ")
+        terminal.until(">")
         terminal.type('call read_note {"name": "welcome"}\r')
         terminal.until("✓ read_note")
         terminal.until("Agents are files")
-        terminal.until("> ")
+        terminal.until(">")
         terminal.type("\x04")
         terminal.until("nanobot chat -s cli:direct")
         assert terminal.process.wait(15) == 0
@@ -141,12 +141,12 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(tmp_path: Path, model_url: st
     )
     terminal = Terminal(["-c", str(config)], tmp_path)
     try:
-        terminal.until("> ")
+        terminal.until(">")
         terminal.type('go [[{"text": "one two three four", "pause_ms": 3000}]]\r')
         terminal.until("one ")
         os.killpg(terminal.process.pid, signal.SIGINT)
         terminal.until("stopped")
-        terminal.until("> ")
+        terminal.until(">")
         terminal.type('go on [[{"text": "still here"}]]\r')
         terminal.until("still here")
         terminal.type("exit\r")

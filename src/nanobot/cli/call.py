@@ -48,6 +48,7 @@ async def _call(config: Config, target: str, inputs: tuple[str, ...], output: st
 
     async with open_app(config) as app:
         if target in config.agents:
+            app.models.choose(config.agents[target])
             result = await _ask_agent(app, target, inputs)
         else:
             result = await _call_tool(app, target, inputs)

@@ -66,6 +66,7 @@ async def _chat(
     from nanobot.cli.screen import Screen
 
     async with open_app(config) as app:
+        app.models.choose(config.default_agent)  # a missing key is told before anything is asked
         thread = await _open_thread(app.engine, session, new=new, resume=resume)
         screen = Screen(markdown=markdown)
         if message is not None:

@@ -66,6 +66,7 @@ async def _over_http(config: Config, host: str, port: int, ui: bool) -> None:
     check_listen_address(host)
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
     async with open_app(config, own_port=listener.port) as app:
+        app.check_models()
         await serve_on(listener, app, ui=ui, ready=_announce)
 
 
@@ -80,6 +81,7 @@ async def _over_stdio(config: Config) -> None:
     from nanobot.wire.stdio import own_stdio
 
     async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config) as app:
+        app.check_models()
         await serve_duplex(duplex, app.publisher, version=__version__, settings=config.server)
 
 
