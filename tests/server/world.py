@@ -109,11 +109,14 @@ class Served:
         return answer.json["id"]
 
 
-def configured(home: Path, model: ModelServer, settings: ServerSettings | None = None) -> Config:
-    """Two agents on the scripted model; `main` may use the file tools."""
+def configured(
+    home: Path, model: ModelServer, settings: ServerSettings | None, first: tuple[Agent, ...]
+) -> Config:
+    """Two agents on the scripted model, after those in `first`; `main` may use the file tools."""
     provider = LlmProvider(name="script", dialect="OpenAIChatCompletions", base_url=model.url, api_key="x")
     tools = (Reference(server="nanobot.system"),)
     agents = [
+        *first,
         Agent(id="main", name="Main", model="script/m", mcp_servers=tools, starter_messages=("Hi",)),
         Agent(id="other", model="script/m"),
     ]
@@ -121,18 +124,22 @@ def configured(home: Path, model: ModelServer, settings: ServerSettings | None =
         home=home,
         agents={agent.id: agent for agent in agents},
         llm_providers={"script": provider},
-        publish=Publish(entrypoint=("main", "other")),
+        publish=Publish(entrypoint=tuple(agent.id for agent in agents)),
         server=settings or ServerSettings(),
     )
 
 
 @asynccontextmanager
 async def served(
-    home: Path, *, settings: ServerSettings | None = None, ui: bool = True
+    home: Path,
+    *,
+    settings: ServerSettings | None = None,
+    ui: bool = True,
+    first: tuple[Agent, ...] = (),
 ) -> AsyncGenerator[Served]:
     """Everything running on a free port of loopback."""
     async with model_server() as model, open_http() as client:
-        async with open_app(configured(home, model, settings)) as app, task_group() as group:
+        async with open_app(configured(home, model, settings, first)) as app, task_group() as group:
             started: list[str] = []
             is_up = anyio.Event()
 

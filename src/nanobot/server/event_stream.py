@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
-from anyio.abc import CancelScope
+from anyio import CancelScope
 from starlette.types import Receive
 
 from nanobot.aio import task_group

@@ -39,7 +39,7 @@ class Pages:
         self._pages = pages
 
     def find(self, path: str) -> Page | None:
-        if path == "/" or (path.startswith("/c/") and path.count("/") == 2):
+        if path == "/" or (path.startswith("/c/") and len(path) > 3 and path.count("/") == 2):
             path = "/index.html"
         return self._pages.get(path)
 

@@ -8,6 +8,7 @@ import anyio
 
 from nanobot.agent.engine import Attachment, Engine
 from nanobot.agent.events import Delta, Event
+from nanobot.errors import NotFound
 from nanobot.ids import new_id
 from nanobot.server.chat_json import backlog_sse, body_sse, history_json, sse
 from nanobot.server.event_stream import Closing, Write, event_stream
@@ -33,14 +34,22 @@ class EventsApi:
         self._process = new_id("p", 8)
 
     async def watch(self, http: Exchange, thread_id: str) -> None:
-        row = await self._engine.open_thread(id=thread_id, account=http.account)
         async with (
-            self._engine.attach(row.id) as attachment,
+            self._engine.attach(thread_id, account=http.account) as attachment,
             event_stream(http, closing=self._closing) as write,
         ):
             await write(self._past(attachment, self._last_seen(http)))
             await self._follow(attachment, write)
-            await write(sse({}, event="deleted"))
+            if not await self._exists(thread_id, http.account):
+                await write(sse({}, event="deleted"))
+
+    async def _exists(self, thread_id: str, account: str) -> bool:
+        """Whether a stream that ended may be opened again: a reader too far behind is let go as well."""
+        try:
+            await self._engine.open_thread(id=thread_id, account=account)
+        except NotFound:
+            return False
+        return True
 
     def _past(self, attachment: Attachment, last_seen: int | None) -> bytes:
         backlog = attachment.backlog

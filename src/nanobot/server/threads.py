@@ -77,7 +77,7 @@ class ThreadsApi:
     async def show(self, http: Exchange, thread_id: str) -> None:
         """`GET /api/threads/{id}`: the thread, its messages, and the id of the turn that runs."""
         row = await self._engine.open_thread(id=thread_id, account=http.account)
-        async with self._engine.attach(row.id) as attachment:
+        async with self._engine.attach(row.id, account=http.account) as attachment:
             history, running = attachment.history, attachment.running
         await http.answer_json({**_row_json(row), "running": running, "messages": history_json(history)})
 
@@ -108,18 +108,17 @@ class ThreadsApi:
         """
         message = await http.read_json(_new_message, self._body_limit)
         self._check_agent(message.agent)
-        row = await self._engine.open_thread(id=thread_id, account=http.account)
         if b"text/event-stream" in http.header(b"accept"):
-            await self._stream_turn(http, row.id, message)
+            await self._stream_turn(http, thread_id, message)
             return
-        turn = await self._submit(http, row.id, message)
+        turn = await self._submit(http, thread_id, message)
         if http.query.get("wait", "true") in ("false", "0"):
             await http.answer_json({"turn": turn.id, "message": turn.message_id}, status=202)
         else:
             await http.answer_json(_result_json(turn, await turn.wait()))
 
     async def _stream_turn(self, http: Exchange, thread_id: str, message: _NewMessage) -> None:
-        async with self._engine.attach(thread_id) as attachment:
+        async with self._engine.attach(thread_id, account=http.account) as attachment:
             turn = await self._submit(http, thread_id, message)
             async with event_stream(http) as write:
                 async for event in _events_of(turn.id, attachment):

@@ -94,7 +94,7 @@ function linkAt(text, at, depth) {
   const end = middle + 2 + match[0].length;
   const url = safeAddress(match[1]);
   const node = url ? link(url) : element("span");
-  appendInline(node, (isImage ? "🖼 " : "") + (words || match[1]), depth + 1);
+  appendInline(node, (isImage ? "Picture: " : "") + (words || match[1]), depth + 1);
   return { node, end };
 }
 
