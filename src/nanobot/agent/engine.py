@@ -186,6 +186,8 @@ class Engine:
             await conversation.close("the thread was deleted")
         await self._threads.delete(row.id)
         self._conversations.pop(row.id, None)
+        if conversation is not None:
+            conversation.end_readers()
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._files(row.id), ignore_errors=True))
 
     async def chat(

@@ -204,11 +204,14 @@ class Conversation:
         return bool(turns)
 
     async def close(self, reason: str) -> None:
-        """Stop everything, refuse what comes, and end the readers."""
+        """Stop everything and refuse what comes."""
         self._is_deleted = True
         self.stop(reason)
         while (turn := self.running or (self._queue[0] if self._queue else None)) is not None:
             await turn.wait()
+
+    def end_readers(self) -> None:
+        """Nothing more happens here. Said when the thread is gone, so that whoever looks finds no thread."""
         for reader in [*self.broadcast.readers]:
             reader.leave()
 
