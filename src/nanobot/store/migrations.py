@@ -36,29 +36,32 @@ def _threads(connection: Connection) -> None:
         )""",
         "CREATE INDEX threads_recent ON threads (account, updated)",
         """CREATE TABLE messages (
-            seq INTEGER PRIMARY KEY,
-            thread_id TEXT NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+            seq INTEGER NOT NULL PRIMARY KEY,
+            thread_id TEXT NOT NULL,
             id TEXT NOT NULL,
             raw BLOB NOT NULL,
-            UNIQUE (thread_id, id)
+            UNIQUE (thread_id, id),
+            FOREIGN KEY (thread_id) REFERENCES threads (id) ON DELETE CASCADE
         )""",
         "CREATE INDEX messages_in_order ON messages (thread_id, seq)",
         """CREATE TABLE turns (
             id TEXT NOT NULL PRIMARY KEY,
-            thread_id TEXT NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+            thread_id TEXT NOT NULL,
             agent TEXT NOT NULL DEFAULT '',
             started TEXT NOT NULL DEFAULT '',
-            stop TEXT NOT NULL DEFAULT ''
+            stop TEXT NOT NULL DEFAULT '',
+            FOREIGN KEY (thread_id) REFERENCES threads (id) ON DELETE CASCADE
         )""",
         "CREATE INDEX turns_by_stop ON turns (thread_id, stop)",
         """CREATE TABLE tool_calls (
-            thread_id TEXT NOT NULL REFERENCES threads (id) ON DELETE CASCADE,
+            thread_id TEXT NOT NULL,
             call_id TEXT NOT NULL,
             turn_id TEXT NOT NULL,
             name TEXT NOT NULL DEFAULT '',
             state TEXT NOT NULL,
             started TEXT NOT NULL DEFAULT '',
-            PRIMARY KEY (thread_id, call_id)
+            PRIMARY KEY (thread_id, call_id),
+            FOREIGN KEY (thread_id) REFERENCES threads (id) ON DELETE CASCADE
         )""",
         "CREATE INDEX tool_calls_by_state ON tool_calls (thread_id, state)",
     ):
