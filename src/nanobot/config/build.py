@@ -54,7 +54,8 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
     """`agent`: the id to put first among the entrypoints."""
     written = View(composed.document, composed.document.at, found.root)
     _check_names(written, builtin_agents=builtin_agents)
-    _check_entrypoint(written, composed)
+    if agent is None:
+        _check_entrypoint(written, composed)
     document = _with_builtins(composed.document, builtin_agents=builtin_agents)
     view = View(document, document.at, found.root)
     known = Known(

@@ -78,7 +78,7 @@ def _instructions(agent: View, known: Known) -> str | PromptRef | None:
     place = instructions.place.key("mcpServer")
     if server:
         known.server(server, instructions.origin("mcpServer"), place)
-    elif prompt and prompt not in known.prompts:
+    elif instructions.has("mcpServer") and prompt and prompt not in known.prompts:
         at = instructions.origin("prompt")
         instructions.place.key("prompt").error(
             "bad-reference", at, f"There is no prompt {prompt!r} under `prompts`."

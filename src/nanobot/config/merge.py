@@ -28,11 +28,15 @@ def _merge_entries(base: Entries, overlay: Entries) -> Entries:
             merged.pop(key, None)
         elif below is None:
             merged[key] = entry
-        elif isinstance(entry.node, Scalar) and entry.node.kept:
+        elif _is_kept_null(entry.node) and not _is_kept_null(below.node):
             del merged[key]
         else:
             merged[key] = Entry(entry.key_at, merge(below.node, entry.node))
     return Entries(merged, base.at, base.replaces)
+
+
+def _is_kept_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.kept
 
 
 def _join(base: Items, overlay: Items) -> Items:

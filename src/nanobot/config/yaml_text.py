@@ -18,8 +18,6 @@ from nanobot.config.yaml_core import resolve
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = frozenset(_TAG + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
-_MERGE = "\x00<<"
-"""The key `<<` once read as the merge key; no document can hold this text."""
 # YAML 1.1 takes these three for line breaks, YAML 1.2 for text. They are hidden from the 1.1 parser.
 _BREAKS = "\x85\u2028\u2029"
 _STAND_INS = "\U0010fff0\U0010fff1\U0010fff2"
@@ -59,6 +57,8 @@ class _Frame:
     merged: list[Node] = field(default_factory=list[Node])
     key: str | None = None
     key_at: Origin | None = None
+    is_merging: bool = False
+    """The key is `<<`, bare: what follows is merged."""
     size: int = 1
     height: int = 1
 
@@ -136,9 +136,9 @@ class _Composer:
     def _start_entry(self, frame: _Frame, key: str, at: Origin, *, is_plain: bool) -> None:
         if is_plain and key in ("", "~"):
             raise _Malformed(at, "An entry has no key.")
-        is_merge = is_plain and key == "<<"
-        frame.key, frame.key_at = _MERGE if is_merge else key, at
-        if (before := frame.entries.get(key)) is not None:
+        frame.key, frame.key_at = key, at
+        frame.is_merging = is_plain and key == "<<"
+        if not frame.is_merging and (before := frame.entries.get(key)) is not None:
             self._found.add(
                 "error",
                 "duplicate-key",
@@ -169,11 +169,12 @@ class _Composer:
                 raise _Malformed(node.at, "A key must be text, not a list or a mapping.")
             frame.key, frame.key_at = str(node.value), node.at
             return
-        if frame.key == _MERGE:
+        if frame.is_merging:
             frame.merged.append(node)
         else:
             frame.entries.setdefault(frame.key, Entry(frame.key_at, node))
         frame.key = frame.key_at = None
+        frame.is_merging = False
 
     def _close(self, frame: _Frame) -> None:
         node: Node
