@@ -13,7 +13,9 @@ from nanobot.llm.content import has_media
 from nanobot.llm.endpoint import Adaptations
 from nanobot.llm.model import ModelRequest, ProviderError
 
-_FIELD: Final = re.compile(r"\b(temperature|top_p|stream_options|max_completion_tokens|max_tokens)\b")
+_FIELD: Final = re.compile(
+    r"\b(temperature|top_p|stream_options|max_completion_tokens|max_tokens|reasoning)(?:\b|[._]effort)"
+)
 _VISION: Final = re.compile(r"(?i)\b(image|images|image_url|vision|multimodal)\b")
 _NUMBER: Final = re.compile(r"\d[\d,_]{2,}")
 

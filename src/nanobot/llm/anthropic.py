@@ -150,7 +150,7 @@ def _adapts_effort(version: Version) -> bool:
     if version is None:
         return False
     family, major, minor = version
-    return (major, minor) >= (4, 7) if family == "opus" else family != "haiku" and major >= 5
+    return major >= 5 or (family == "opus" and (major, minor) >= (4, 7))
 
 
 _refuses_sampling = _adapts_effort
@@ -166,7 +166,7 @@ def _thinking(effort: str | None, version: Version, limit: int, largest: int | N
         return {}
     if _adapts_effort(version):
         if effort == "none":
-            thinks_by_itself = version is not None and version[1] >= 5
+            thinks_by_itself = version is not None and version[0] in ("opus", "sonnet") and version[1] >= 5
             return {"thinking": {"type": "disabled"}} if thinks_by_itself else {}
         level = {"minimal": "low", "adaptive": None}.get(effort, effort)
         adaptive: JsonObject = {"thinking": {"type": "adaptive"}}

@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 KIND: Final = "chat"
 _TOOLS_KEY: Final = "chat"
-NO_SAMPLING: Final = re.compile(r"^(o[0-9]|gpt-5)")
+NO_SAMPLING: Final = re.compile(r"^(o[0-9]|gpt-([5-9]|[1-9][0-9]))")
 """Model names (last segment) that take no temperature: they reason."""
-_NEW_LIMIT_NAME: Final = re.compile(r"^(o[134]|gpt-5|kimi-k3)")
+_NEW_LIMIT_NAME: Final = re.compile(r"^(o[134]|gpt-([5-9]|[1-9][0-9])|kimi-k3)")
 _FINISH: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "tool_calls": "tool_calls",
@@ -109,7 +109,7 @@ def _options(request: ModelRequest, quirks: Quirks, learned: Adaptations) -> Jso
         if output.description:
             schema["description"] = output.description
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
-    if request.effort:
+    if request.effort and "reasoning" not in refused:
         options |= _thinking(request.effort, quirks)
     if quirks.prompt_cache and request.thread:
         options["prompt_cache_key"] = opaque(request.thread)

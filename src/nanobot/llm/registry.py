@@ -155,7 +155,7 @@ PROVIDERS: Final[Mapping[str, Known]] = {
 
 DEFAULT_MODELS: Final[Mapping[str, str]] = {
     "openai": "gpt-4.1",
-    "anthropic": "claude-sonnet-4-5",
+    "anthropic": "claude-sonnet-5",
     "openrouter": "openai/gpt-4.1",
     "gemini": "gemini-2.5-flash",
     "mistral": "mistral-large-latest",

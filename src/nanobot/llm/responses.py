@@ -70,13 +70,15 @@ class Responses:
 
 
 def _options(request: ModelRequest, endpoint: Endpoint, learned: Adaptations) -> JsonObject:
-    reasons = bool(NO_SAMPLING.match(request.model.rpartition("/")[2]))
+    name = request.model.rpartition("/")[2]
+    samples = not NO_SAMPLING.match(name)
+    reasons = not samples and "-chat" not in name
     options: JsonObject = {"model": request.model, "stream": True, "store": False}
     if request.instructions:
         options["instructions"] = clean(request.instructions)
-    if not reasons and "temperature" not in learned.refused:
+    if samples and "temperature" not in learned.refused:
         options["temperature"] = request.temperature
-    if not reasons and "top_p" not in learned.refused:
+    if samples and "top_p" not in learned.refused:
         options["top_p"] = request.top_p
     options["max_output_tokens"] = learned.limit(request.max_tokens)
     options["truncation"] = request.truncation
@@ -93,7 +95,8 @@ def _options(request: ModelRequest, endpoint: Endpoint, learned: Adaptations) ->
         if output.description:
             shape["description"] = output.description
         options["text"] = {"format": shape}
-    if reasons or request.effort or request.reasoning_summary:
+    wanted = reasons or request.effort or request.reasoning_summary
+    if wanted and "reasoning" not in learned.refused:
         reasoning = {"effort": request.effort or "medium", "summary": request.reasoning_summary or "auto"}
         options["reasoning"] = reasoning
         options["include"] = ["reasoning.encrypted_content"]

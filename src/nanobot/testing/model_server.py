@@ -66,6 +66,8 @@ class ModelServer:
     port: int = 0
     count: int = 0
     """Answers so far."""
+    connections: int = 0
+    """Open connections."""
     requests: deque[Received] = field(default_factory=lambda: deque[Received](maxlen=1000))
     """The newest requests for an answer, oldest first."""
     waiting: deque[Reply] = field(default_factory=deque[Reply])
@@ -138,9 +140,11 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._connections.add(self)
+        self._script.connections += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
+        self._script.connections -= 1
         if self._timer:
             self._timer.cancel()
 
