@@ -17,7 +17,7 @@ async def test_the_sdk_client_uses_tools_and_chats_with_progress(mode: str, tmp_
         async with Client(server.url + "/mcp", mode=mode) as client:
             assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
             names = [tool.name for tool in (await client.list_tools()).tools]
-            assert names == ["chat-with-guide", "list_notes", "read_note", "write_note"]
+            assert names == ["chat-with-guide", "chat-with-nanobot", "list_notes", "read_note", "write_note"]
 
             note = await client.call_tool("read_note", {"name": "welcome"})
             assert not note.is_error
@@ -61,6 +61,6 @@ async def test_stdio_serves_the_same(tmp_path: Path) -> None:
     peer = StdioServerParameters(command=sys.executable, args=args, env=clean_env(tmp_path))
     async with Client(stdio_client(peer), mode="legacy") as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names == ["chat-with-guide", "list_notes", "read_note", "write_note"]
+        assert names == ["chat-with-guide", "chat-with-nanobot", "list_notes", "read_note", "write_note"]
         answer = await client.call_tool("chat-with-guide", {"prompt": 'call read_note {"name": "welcome"}'})
         assert "Welcome to nanobot" in answer.content[0].text

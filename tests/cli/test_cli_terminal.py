@@ -142,13 +142,15 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(tmp_path: Path, model_url: st
     terminal = Terminal(["-c", str(config)], tmp_path)
     try:
         terminal.until(">")
-        terminal.type('go [[{"text": "one two three four", "pause_ms": 3000}]]\r')
-        terminal.until("one ")
+        # Written with an escape, so that the echo of the typing is not taken for the answer.
+        terminal.type(r'go [[{"text": "\u006fne two three four", "pause_ms": 3000}]]' + "\r")
+        terminal.until("one")
         os.killpg(terminal.process.pid, signal.SIGINT)
         terminal.until("stopped")
         terminal.until(">")
-        terminal.type('go on [[{"text": "still here"}]]\r')
+        terminal.type(r'go on [[{"text": "\u0073till here"}]]' + "\r")
         terminal.until("still here")
+        terminal.until(">")
         terminal.type("exit\r")
         assert terminal.process.wait(15) == 0
     finally:

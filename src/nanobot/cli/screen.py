@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from nanobot.llm.model import TextDelta
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.live import Live
 
 REFRESH_PER_S = 12
 Shown = Callable[[Event], None]
@@ -95,7 +97,8 @@ class StreamedAnswer:
         self._block = ""  # lines of the unfinished block
         self._line = ""  # the line whose end has not arrived
         self._fence = ""
-        self._live: object | None = None
+        self._live: Live | None = None
+        self._drawing: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
         if not self._markdown:
@@ -132,21 +135,34 @@ class StreamedAnswer:
         return _markdown(self._block + self._line)
 
     def _show_tail(self) -> None:
+        """Draw the tail now, or a little later if it was drawn a moment ago."""
+        if not self._console.is_terminal:
+            return
         if self._live is None:
             from rich.live import Live
 
             self._live = Live(
                 console=self._console,
                 get_renderable=self._tail,
-                refresh_per_second=REFRESH_PER_S,
+                auto_refresh=False,
                 transient=True,
                 vertical_overflow="crop",
             )
             self._live.start()
+        if self._drawing is None:
+            self._drawing = asyncio.get_running_loop().call_later(1 / REFRESH_PER_S, self._draw)
+
+    def _draw(self) -> None:
+        self._drawing = None
+        if self._live is not None:
+            self._live.refresh()
 
     def _hide_tail(self) -> None:
+        if self._drawing is not None:
+            self._drawing.cancel()
+            self._drawing = None
         if self._live is not None:
-            self._live.stop()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+            self._live.stop()
             self._live = None
 
 
