@@ -113,11 +113,12 @@ async def world(
     all_used: bool = True,
     max_turns: int | None = None,
     model: Any = None,
+    agents_of_main: tuple[str, ...] = (),
     **main: Any,
 ) -> AsyncGenerator[World]:
     """Agent `main` (fields in `main`) with the given tools, and other `agents`, answering from `steps`."""
     scripts = steps if isinstance(steps, Mapping) else {"main": steps}
-    main = {"mcp_servers": (Reference("tools"),)} | main
+    main = {"mcp_servers": (Reference("tools"),), "agents": agents_of_main} | main
     everyone = {"main": Agent(id="main", **main)} | {agent.id: agent for agent in agents}
     models = {id: model or ScriptedModel(scripts.get(id, ())) for id in everyone}
     all_sources = {"tools": BuiltinServer("tools", tools), **(sources or {})}

@@ -33,7 +33,8 @@ def read_arguments(text: str, *, tool: str, schema: Mapping[str, Any]) -> dict[s
         if isinstance(value, str):
             value = msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as e:
-        raise _refused(tool, schema, text, str(e)) from e
+        problem = f"{e} after {len(text)} characters" if "truncated" in str(e) else str(e)
+        raise _refused(tool, schema, text, problem) from e
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -16,6 +16,10 @@ class Draft:
         self.deltas: list[TextDelta | ReasoningDelta | ArgumentsDelta] = []
         self._before = before
 
+    @property
+    def began_call(self) -> bool:
+        return any(isinstance(delta, ArgumentsDelta) for delta in self.deltas)
+
     def items(self) -> tuple[Item, ...]:
         """What was shown so far. Calls are left out: half a call is no call."""
         pieces: dict[tuple[type, str], list[str]] = {}

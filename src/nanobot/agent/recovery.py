@@ -61,7 +61,8 @@ class Recovery:
         self._continued = 0
         self._repeated = self._named = self._roomier = self._final = False
 
-    def judge(self, response: ModelResponse) -> Answer | Attempt:
+    def judge(self, response: ModelResponse, *, began_call: bool = False) -> Answer | Attempt:
+        """`began_call`: a call was being written, even if the response does not have it."""
         said = [item for item in response.items if not isinstance(item, ToolCall) and not _is_blank(item)]
         asked = [item for item in response.items if isinstance(item, ToolCall)]
         has_text = any(not isinstance(item, Reasoning) for item in said)
@@ -72,7 +73,7 @@ class Recovery:
                     said.append(Text(new_id("item"), sentence))
                 return Answer(items=(*self.kept, *said), stop=response.finish)
             case "length":
-                return self._cut_off(said, has_text, call_cut=bool(asked))
+                return self._cut_off(said, has_text, call_cut=bool(asked) or began_call)
             case "stop" | "tool_calls":
                 pass
         named = [call for call in asked if call.name.strip()]

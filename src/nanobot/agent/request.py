@@ -164,5 +164,5 @@ def _tool_choice(agent: Agent, toolbox: Toolbox) -> str | None:
         case _:
             known = ", ".join(toolbox.named) or "none"
             raise ConfigError(
-                f"Agent {agent.id!r}: `toolChoice` names {choice!r}, which it does not have; its tools: {known}."
+                f"Agent {agent.id!r}: `toolChoice` names {choice!r}, which it does not have; tools: {known}."
             )

@@ -227,7 +227,6 @@ class Conversation:
 
     async def _carry_out(self, turn: Turn) -> None:
         self.running = turn
-        self._remember(turn.message)
         task = Assignment(
             turn_id=turn.id,
             agent=turn.agent,
@@ -239,6 +238,9 @@ class Conversation:
         )
         turning = Turning(task, self._around, _Stored(self, turn), self._teller(turn), self._slots)
         try:
+            if not self.row.title:
+                await self._give_title(turn.message)
+            self._remember(turn.message)
             with turn.scope:
                 await turning.run()
         finally:
@@ -247,8 +249,6 @@ class Conversation:
             if turning.result is None or turning.result.message is None:
                 self._is_loaded = bool(self._queue)  # memory and record may differ: the record is right
             turn.end(turning.result)
-        if not self.row.title:
-            await self._give_title(turn.message)
 
     def _teller(self, turn: Turn) -> OnEvent:
         broadcast = self.broadcast

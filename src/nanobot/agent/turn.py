@@ -119,7 +119,8 @@ class Turning:
         while True:
             choice = tool_choice if attempt.as_planned else None
             response = await self._ask(briefing, message_id, attempt, recovery.kept, choice)
-            verdict = recovery.judge(response)
+            began_call = self._draft is not None and self._draft.began_call
+            verdict = recovery.judge(response, began_call=began_call)
             if isinstance(verdict, Answer):
                 return verdict
             attempt = verdict
