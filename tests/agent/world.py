@@ -52,6 +52,7 @@ class World:
     models: Mapping[str, ScriptedModel]
     store: Store
     home: Path
+    chats: Source
     events: list[Body] = field(default_factory=list)
 
     @property
@@ -136,7 +137,7 @@ async def world(
         chats.connect(engine)
         await owner.start(hub.run)
         await owner.start(engine.run)
-        yield World(engine, models, store, home)
+        yield World(engine, models, store, home, chats)
         owner.cancel_scope.cancel()
     if all_used and model is None:
         for script in models.values():
