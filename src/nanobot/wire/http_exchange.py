@@ -13,22 +13,17 @@ from nanobot.wire.call import Caller
 from nanobot.wire.dispatch import Outcome, encode_outcome
 from nanobot.wire.event_stream import Clock, EventStream
 from nanobot.wire.exchange import Exchange, Meta
-from nanobot.wire.http_request import Header, Receive, Send, send_json
+from nanobot.wire.http_request import Header, HttpRequest, send_json
 from nanobot.wire.outbox import Outbox
 from nanobot.wire.rpc import CANCELLED, INTERNAL_ERROR, Payload, Request, RpcError
 from nanobot.wire.sessions import Session
+from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 
 log = logging.getLogger(__name__)
 
-LAZY_S: Final = 0.15
-"""How long an answer may take before its stream is opened without any news."""
-
 READER_S: Final = 10.0
 """How long a question waits for somebody to read it."""
-
-StartSoon = Callable[[Callable[[], Coroutine[Any, Any, None]]], bool]
-"""Start a function as a task of the endpoint; False if the endpoint has stopped."""
 
 
 class HttpExchange(Exchange):
@@ -39,44 +34,42 @@ class HttpExchange(Exchange):
     is how a modern client cancels. A legacy client's request goes on and its stream can be resumed.
     """
 
-    __slots__ = ("_answered", "_clock", "_events", "_receive", "_send", "_session", "_side", "_side_done",
-                 "_start_soon", "_stream")  # fmt: skip
+    __slots__ = ("_answered", "_clock", "_events", "_http", "_session", "_side", "_side_done",
+                 "_side_tasks", "_stream")  # fmt: skip
 
     def __init__(
         self,
+        http: HttpRequest,
         request: Request,
         meta: Meta,
         caller: Caller,
-        *,
         session: Session | None,
-        events: bool,
-        receive: Receive,
-        send: Send,
-        start_soon: StartSoon,
+        *,
+        side_tasks: SideTasks,
         clock: Clock,
     ) -> None:
-        """`session` is None for a modern request; `events`: the client reads event streams."""
+        """`session` is None for a modern request."""
         super().__init__(request, meta, caller, least_level=session.peer.least_level if session else 0)
+        self._http = http
         self._session = session
-        self._events = events
-        self._receive = receive
-        self._send = send
-        self._start_soon = start_soon
+        self._events = http.reads.events
+        self._side_tasks = side_tasks
         self._clock = clock
         self._stream: EventStream | None = None
         self._side: anyio.CancelScope | None = None
         self._side_done: anyio.Event | None = None
         self._answered = False
 
-    async def settle(self, work: Awaitable[Outcome]) -> Outcome:
+    async def settle(self, work: Awaitable[Outcome], patience: Patience) -> Outcome:
         """The outcome of `work`, which is told to end when the request is cancelled."""
-        slow = asyncio.get_running_loop().call_later(LAZY_S, self._be_slow)
         outcome: Outcome | None = None
+        lost = self._be_slow
+        patience.watch(lost)
         try:
             with self.scope:
                 outcome = await work
         finally:
-            slow.cancel()
+            patience.forget(lost)
         if outcome is None:
             outcome = RpcError(CANCELLED, f"Request cancelled: {self.reason}")
         return outcome
@@ -94,7 +87,7 @@ class HttpExchange(Exchange):
         if self._side_done is not None:
             await self._side_done.wait()
         if self._stream is None:
-            await send_json(self._send, status, body, headers)
+            await send_json(self._http.send, status, body, headers)
 
     def open_stream(self) -> EventStream | None:
         """The stream of this request, opened at its first use; None if it has to be JSON."""
@@ -155,7 +148,7 @@ class HttpExchange(Exchange):
             finally:
                 done.set()
 
-        started = self._start_soon(run)
+        started = self._side_tasks.start_soon(run)
         if started:
             self._side, self._side_done = side, done
         return started
@@ -164,7 +157,7 @@ class HttpExchange(Exchange):
         session = self._session
         headers = (session.header,) if session is not None else ()
         try:
-            await send_events(outbox, self._receive, self._send, headers)
+            await send_events(outbox, self._http.receive, self._http.send, headers)
         finally:
             if stream.reader is outbox:
                 stream.detach(outbox)
@@ -172,6 +165,6 @@ class HttpExchange(Exchange):
             self.cancel("the client closed the stream")
 
     async def _leave_with_client(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self._http.receive())["type"] != "http.disconnect":
             pass
         self.cancel("the client closed the connection")

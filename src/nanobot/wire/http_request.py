@@ -8,9 +8,11 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs
 
+import anyio
 import msgspec
 
 from nanobot.wire.depth import check_depth
+from nanobot.wire.envelope import VERSION_HEADER
 from nanobot.wire.rpc import (
     INVALID_REQUEST,
     Id,
@@ -25,7 +27,11 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
+BODY_S: Final = 60.0
+"""How long a body may take to arrive."""
+
 JSON_TYPE: Final = (b"content-type", b"application/json")
+_CLOSE: Final[Header] = (b"connection", b"close")
 
 
 class Refusal(Exception):
@@ -45,6 +51,22 @@ class Refusal(Exception):
         # Older clients of this endpoint look for the text under "http_error".
         body = body[:-1] + b',"http_error":' + msgspec.json.encode(self.error.message) + b"}"
         await send_json(send, self.status, body, self.headers)
+
+
+class HttpRequest:
+    """One HTTP request, its headers looked through once."""
+
+    __slots__ = ("account", "headers", "reads", "receive", "scope", "send", "version")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict[bytes, bytes](scope["headers"])
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.headers: Mapping[bytes, bytes] = headers
+        self.reads = accepts(headers.get(b"accept"))
+        self.version = headers.get(VERSION_HEADER)
+        self.account: str = scope["state"].get("account", "") if "state" in scope else ""
 
 
 class Disconnected(Exception):
@@ -83,24 +105,27 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
         raise Refusal(415, RpcError(INVALID_REQUEST, "Content-Type must be application/json"))
 
 
-async def read_body(headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises `Refusal` (413) over `limit` bytes, as early as it is known; `Disconnected`."""
-    declared = headers.get(b"content-length", b"")
+async def read_body(http: HttpRequest, limit: int) -> bytes:
+    """The whole body. Raises `Refusal` as early as it is known to be over `limit` bytes (413) or too slow
+    (408), and `Disconnected`."""
+    declared = http.headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise Disconnected
-        piece = event.get("body", b"")
-        size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
-        if not event.get("more_body", False):
-            return b"".join((*pieces, piece)) if pieces else piece
-        pieces.append(piece)
+    event = await http.receive()
+    body = _piece(event)
+    if event.get("more_body", False):
+        pieces, size = [body], len(body)
+        with anyio.move_on_after(BODY_S) as in_time:
+            while event.get("more_body", False) and size <= limit:
+                event = await http.receive()
+                pieces.append(_piece(event))
+                size += len(pieces[-1])
+        if in_time.cancelled_caught:
+            raise Refusal(408, RpcError(INVALID_REQUEST, "the body came too slowly"), headers=(_CLOSE,))
+        body = b"".join(pieces)
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
 
 
 def read_message(body: bytes) -> Message:
@@ -113,8 +138,9 @@ def read_message(body: bytes) -> Message:
     return message
 
 
-def session_id(scope: Scope, headers: Mapping[bytes, bytes]) -> str | None:
+def session_id(http: HttpRequest) -> str | None:
     """The session that a request names: by header, by a UUID in the path, or in the query of a GET."""
+    headers, scope = http.headers, http.scope
     named = headers.get(b"mcp-session-id") or headers.get(b"x-nanobot-session-id")
     if named is not None:
         return named.decode("latin-1")
@@ -141,9 +167,15 @@ async def send_empty(send: Send, status: int, headers: tuple[Header, ...] = ()) 
     await send({"type": "http.response.body", "body": b""})
 
 
+def _piece(event: MutableMapping[str, Any]) -> bytes:
+    if event["type"] == "http.disconnect":
+        raise Disconnected
+    return event.get("body", b"")
+
+
 def _too_large(limit: int) -> Refusal:
     error = RpcError(INVALID_REQUEST, f"the body is larger than {limit} bytes (server.maxBodyBytes)")
-    return Refusal(413, error, headers=((b"connection", b"close"),))
+    return Refusal(413, error, headers=(_CLOSE,))
 
 
 def _is_uuid(text: str) -> bool:

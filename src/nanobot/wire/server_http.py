@@ -8,12 +8,11 @@ own (GET) and resume a broken one; modern clients have neither.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
@@ -21,7 +20,7 @@ from nanobot.errors import Busy
 from nanobot.wire.call import Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.dispatch import Dispatcher
-from nanobot.wire.envelope import VERSION_HEADER, open_envelope, repeated_header, unsupported
+from nanobot.wire.envelope import open_envelope, repeated_header, unsupported
 from nanobot.wire.event_stream import REPLAY_LOST, Clock, EventStream
 from nanobot.wire.exchange import Meta, cancelled_by, read_meta
 from nanobot.wire.http_exchange import HttpExchange
@@ -29,11 +28,11 @@ from nanobot.wire.http_request import (
     Accepts,
     Disconnected,
     Header,
+    HttpRequest,
     Receive,
     Refusal,
     Scope,
     Send,
-    accepts,
     check_content_type,
     read_body,
     read_message,
@@ -62,11 +61,12 @@ from nanobot.wire.rpc import (
 )
 from nanobot.wire.service import Service
 from nanobot.wire.sessions import Session, Sessions
+from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_VERSION, MODERN_VERSIONS
 
-GRACE_S: Final = 2.0
-"""How long streams may take to end when the endpoint stops."""
+LAZY_S: Final = 0.15
+"""How long an answer may take before its stream is opened without any news."""
 
 SWEEP_S: Final = 15.0
 FAN_OUT: Final = 200
@@ -85,25 +85,6 @@ _MODERN_STATUS: Final[Mapping[int, int]] = {
     UNSUPPORTED_VERSION: 400,
     METHOD_NOT_FOUND: 404,
 }
-
-
-@dataclass(slots=True)
-class _HttpRequest:
-    """One HTTP request, as the methods below pass it on."""
-
-    scope: Scope
-    headers: Mapping[bytes, bytes]
-    reads: Accepts
-    receive: Receive
-    send: Send
-
-    @property
-    def account(self) -> str:
-        return self.scope.get("state", {}).get("account", "")
-
-    @property
-    def version(self) -> bytes | None:
-        return self.headers.get(VERSION_HEADER)
 
 
 class McpEndpoint:
@@ -130,14 +111,13 @@ class McpEndpoint:
         self._sessions = Sessions(session_settings, clock, self._session_ended)
         self._changes: dict[str, tuple[str, Payload]] = {}
         self._changed = anyio.Event()
-        self._streams: TaskGroup | None = None  # owns whatever writes to a client beside a request
-        self._stopping = anyio.Event()
+        self._side_tasks = SideTasks()
+        self._patience = Patience(LAZY_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict[bytes, bytes](scope["headers"])
-        http = _HttpRequest(scope, headers, accepts(headers.get(b"accept")), receive, send)
+        http = HttpRequest(scope, receive, send)
         try:
-            if self._streams is None or self._stopping.is_set():
+            if not self._side_tasks.is_open:
                 raise Refusal(503, RpcError(INTERNAL_ERROR, "the server is stopping"), headers=(_RETRY,))
             match scope["method"]:
                 case "POST":
@@ -160,7 +140,7 @@ class McpEndpoint:
         unwatch = self._service.watch(self._note_change)
         try:
             async with task_group() as group:
-                await group.start(self._own_streams)
+                await group.start(self._side_tasks.run)
                 group.start_soon(self._sweep)
                 task_status.started()
                 try:
@@ -175,7 +155,7 @@ class McpEndpoint:
 
         To be called before a server waits for its connections: an open stream never ends by itself.
         """
-        self._stopping.set()
+        self._side_tasks.stop()
         self._dispatcher.listeners.close()
         for session in self._sessions:
             if session.standalone is not None:
@@ -183,11 +163,11 @@ class McpEndpoint:
 
     # The methods of HTTP
 
-    async def _post(self, http: _HttpRequest) -> None:
+    async def _post(self, http: HttpRequest) -> None:
         if not (http.reads.json or http.reads.events):
             raise Refusal(406, RpcError(INVALID_REQUEST, "Accept must allow JSON or text/event-stream"))
         check_content_type(http.headers)
-        body = await read_body(http.headers, http.receive, self._settings.max_body_bytes)
+        body = await read_body(http, self._settings.max_body_bytes)
         message = read_message(body)
         if isinstance(message, Request) and not message.method.startswith("notifications/"):
             await self._request(http, message)
@@ -207,7 +187,7 @@ class McpEndpoint:
         session.used_at = self._clock()
         await send_empty(http.send, 202, (session.header,))
 
-    async def _get(self, http: _HttpRequest) -> None:
+    async def _get(self, http: HttpRequest) -> None:
         if http.version in _MODERN:
             raise _not_allowed("GET", (b"allow", b"POST"))
         if not http.reads.events and http.headers.get(b"accept", b"*/*") != b"*/*":
@@ -221,7 +201,7 @@ class McpEndpoint:
                 stream.detach(outbox)
             session.used_at = self._clock()
 
-    async def _delete(self, http: _HttpRequest) -> None:
+    async def _delete(self, http: HttpRequest) -> None:
         if http.version in _MODERN:
             raise _not_allowed("DELETE", (b"allow", b"POST"))
         self._sessions.end(self._session(http, None), "the session was deleted")
@@ -229,7 +209,7 @@ class McpEndpoint:
 
     # Requests of both eras
 
-    async def _request(self, http: _HttpRequest, request: Request) -> None:
+    async def _request(self, http: HttpRequest, request: Request) -> None:
         try:
             meta = read_meta(request.params)
         except RpcError as error:
@@ -251,29 +231,29 @@ class McpEndpoint:
         exchange = self._exchange(http, request, meta, session.peer.caller, session)
         session.requests[request.id] = exchange
         try:
-            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange))
+            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
         finally:
             del session.requests[request.id]
             session.used_at = self._clock()
         await exchange.answer(outcome, 200, (session.header,))
 
-    async def _initialize(self, http: _HttpRequest, request: Request, meta: Meta) -> None:
+    async def _initialize(self, http: HttpRequest, request: Request, meta: Meta) -> None:
         """A session comes into being only with the successful answer."""
-        known = session_id(http.scope, http.headers) is not None
+        known = session_id(http) is not None
         session = self._session(http, request.id) if known else Session(http.account, self._clock)
         http.reads = Accepts(json=True, events=False)  # a stream would need a session that may not come
         exchange = self._exchange(http, request, meta, session.peer.caller, session)
         try:
             if not known:
                 self._sessions.make_room()
-            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange))
+            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
             if not known and isinstance(outcome, Payload):
                 self._sessions.add(session)
         except Busy as full:
             raise Refusal(503, RpcError(BUSY, str(full)), id=request.id, headers=(_RETRY,)) from full
         await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
 
-    async def _modern(self, http: _HttpRequest, request: Request, meta: Meta) -> None:
+    async def _modern(self, http: HttpRequest, request: Request, meta: Meta) -> None:
         if request.method == "subscriptions/listen" and not http.reads.events:
             raise Refusal(
                 406, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"), id=request.id
@@ -285,30 +265,22 @@ class McpEndpoint:
             exchange = self._exchange(http, request, meta, caller, None)
         except RpcError as error:
             raise Refusal(_MODERN_STATUS[error.rpc_code], error, id=request.id) from error
-        outcome = await exchange.settle(self._dispatcher.modern(exchange))
+        outcome = await exchange.settle(self._dispatcher.modern(exchange), self._patience)
         if exchange.scope.cancelled_caught:
             raise Disconnected
         status = _MODERN_STATUS.get(outcome.rpc_code, 200) if isinstance(outcome, RpcError) else 200
         await exchange.answer(outcome, status, ())
 
     def _exchange(
-        self, http: _HttpRequest, request: Request, meta: Meta, caller: Caller, session: Session | None
+        self, http: HttpRequest, request: Request, meta: Meta, caller: Caller, session: Session | None
     ) -> HttpExchange:
         return HttpExchange(
-            request,
-            meta,
-            caller,
-            session=session,
-            events=http.reads.events,
-            receive=http.receive,
-            send=http.send,
-            start_soon=self._start_soon,
-            clock=self._clock,
+            http, request, meta, caller, session, side_tasks=self._side_tasks, clock=self._clock
         )
 
-    def _session(self, http: _HttpRequest, request: Id | None) -> Session:
+    def _session(self, http: HttpRequest, request: Id | None) -> Session:
         """The session that a request names. One of another account does not exist."""
-        named = session_id(http.scope, http.headers)
+        named = session_id(http)
         if named is None:
             raise Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"), id=request)
         session = self._sessions.find(named, http.account)
@@ -316,29 +288,13 @@ class McpEndpoint:
             raise Refusal(404, RpcError(INVALID_REQUEST, "Session not found"), id=request)
         return session
 
-    def _check_version(self, http: _HttpRequest, request: Id | None) -> None:
+    def _check_version(self, http: HttpRequest, request: Id | None) -> None:
         version = http.version
         if version is not None and version not in _LEGACY:
             error = unsupported(version.decode("latin-1"), ALL_VERSIONS)
             raise Refusal(400, error, id=request)
 
     # What goes on beside the requests
-
-    def _start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        if self._streams is None:
-            return False
-        self._streams.start_soon(work)
-        return True
-
-    async def _own_streams(self, *, task_status: TaskStatus[None]) -> None:
-        """Shielded, so that streams end by being closed; after a while they are cut."""
-        with anyio.CancelScope(shield=True):
-            async with task_group() as group:
-                self._streams = group
-                task_status.started()
-                await self._stopping.wait()
-                group.cancel_scope.deadline = anyio.current_time() + GRACE_S
-            self._streams = None
 
     async def _sweep(self) -> None:
         while True:
@@ -347,7 +303,7 @@ class McpEndpoint:
 
     def _session_ended(self, session: Session) -> None:
         if session.peer.subscriptions:
-            self._start_soon(lambda: self._dispatcher.forget(session.peer))
+            self._side_tasks.start_soon(lambda: self._dispatcher.forget(session.peer))
 
     def _note_change(self, method: str, params: Payload) -> None:
         self._changes[change_key(method, params)] = (method, params)
