@@ -14,7 +14,7 @@ from nanobot.llm.endpoint import Adaptations
 from nanobot.llm.model import ModelRequest, ProviderError
 
 _FIELD: Final = re.compile(
-    r"\b(temperature|top_p|stream_options|max_completion_tokens|max_tokens|reasoning)(?:\b|[._]effort)"
+    r"\b(temperature|top_p|stream_options|max_completion_tokens|max_tokens|reasoning)(?:\b|_effort)"
 )
 _VISION: Final = re.compile(r"(?i)\b(image|images|image_url|vision|multimodal)\b")
 _NUMBER: Final = re.compile(r"\d[\d,_]{2,}")

@@ -28,7 +28,7 @@ _STEP: Final = re.compile(
     re.IGNORECASE,
 )
 _JOIN: Final = re.compile(r"(?:[\s,;]|\band\b|\bthen\b)+", re.IGNORECASE)
-_PAIR: Final = re.compile(r"""\s*([\w.-]+)=("(?:[^"\\]|\\.)*"|'[^']*'|\{|\[|[^\s,;]+)""")
+_PAIR: Final = re.compile(r"""\s*([\w.-]+)=("(?:[^"\\]|\\.)*"|'[^']*'|\{answer\}|\{|\[|[^\s,;]+)""")
 _WIRE: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, suppress
 from typing import Final
 
 import anyio
@@ -86,7 +87,8 @@ class Provider:
             error.shown = reading.shown
             raise error from cause
         except SseTooLong as cause:
-            raise ProviderError("connection", f"Provider {self.endpoint.provider!r}: {cause}") from cause
+            message = f"Provider {self.endpoint.provider!r}: {cause}"
+            raise ProviderError("connection", message, shown=reading.shown) from cause
         except ProviderError as error:
             error.shown = reading.shown
             raise
@@ -107,13 +109,17 @@ class Provider:
             except msgspec.DecodeError as e:
                 raise failures.cut_off(self.endpoint.provider) from e
             return
-        await self._events(answer, reading, idle_s)
+        async with aclosing(answer.chunks()) as chunks:
+            await self._events(chunks, reading, idle_s)
+            with anyio.move_on_after(DRAIN_S), suppress(HttpError):
+                async for _ in chunks:
+                    pass
 
-    async def _events(self, answer: HttpStream, reading: Reading, idle_s: float) -> None:
+    async def _events(self, chunks: AsyncIterator[bytes], reading: Reading, idle_s: float) -> None:
+        """Read until the answer is complete or the stream ends."""
         parser = SseParser(MAX_ANSWER)
         unreadable = 0
         last_data = self._clock()
-        chunks = answer.chunks()
         async for chunk in chunks:
             has_data = False
             for event in parser.feed(chunk):
@@ -129,9 +135,6 @@ class Provider:
                     if unreadable == MAX_UNREADABLE:
                         raise failures.cut_off(self.endpoint.provider) from e
             if reading.done:
-                with anyio.move_on_after(DRAIN_S):
-                    async for _ in chunks:
-                        pass
                 return
             now = self._clock()
             if has_data:

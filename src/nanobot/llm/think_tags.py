@@ -36,7 +36,7 @@ class ThinkTags:
     def split(self, piece: str) -> list[Piece]:
         """The visible text and the thinking that `piece` completes, in order."""
         if not (self._held or self._thinking or self._orphan) and "<" not in piece and "`" not in piece:
-            self._seen_text = self._seen_text or not piece.isspace()
+            self._seen_text = self._seen_text or bool(piece.strip())
             return [(False, piece)]
         return self._split(self._held + piece, at_end=False)
 
@@ -112,8 +112,10 @@ class ThinkTags:
     def _show(self, text: str, pieces: list[Piece]) -> None:
         if not text:
             return
-        if self._orphan and not text.isspace():
-            text, self._orphan = self._orphan + text, ""
+        if self._orphan and text.isspace():
+            self._orphan += text
+            return
+        text, self._orphan = self._orphan + text, ""
         self._seen_text = self._seen_text or not text.isspace()
         pieces.append((False, text))
 
