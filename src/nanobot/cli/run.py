@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -26,7 +27,7 @@ DEFAULT_ADDRESS = "localhost:8080"
 def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, disable_ui: bool) -> None:
     """Serve agents and tools over HTTP or stdio.
 
-    PATH is a configuration file or directory, the same as --config.
+    PATH is a configuration file or directory; anything else that --config takes is taken too.
     """
     from dataclasses import replace
 
@@ -37,12 +38,17 @@ def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, d
     logs.set_up(level="DEBUG" if choice.debug else "INFO")
     if paths and choice.sources:
         raise UsageError("Give the configuration either as PATH or with --config, not both.")
-    config = replace(choice, sources=paths or choice.sources).load()
+    config = replace(choice, sources=tuple(map(as_source, paths)) or choice.sources).load()
     if listen_address == "stdio":
         anyio.run(_over_stdio, config)
         return
     host, port = parse_address(listen_address)
     anyio.run(_over_http, config, host, port, not disable_ui, backend_options={"use_uvloop": _has_uvloop()})
+
+
+def as_source(path: str) -> str:
+    """A PATH argument as a source: what exists here is a path, though --config might read a repository."""
+    return f"./{path}" if path[0] not in "./~" and Path(path).exists() else path
 
 
 def parse_address(address: str) -> tuple[str, int]:
