@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nanobot.config.builtin import KNOWN_PROVIDERS, dialect_of
+from nanobot.config.keys import AGENT, DOCUMENT, MCP_SERVER, PUBLISH
+from nanobot.config.load import examine
 from nanobot.config.model import OutputSchema, PromptField, PromptRef, Reference
+from nanobot.config.redact import redact
 from nanobot.config.shapes import nearest, spellings
+from nanobot.llm import registry
 
 if TYPE_CHECKING:
     from conftest import Folder
@@ -291,6 +297,19 @@ def test_providers_overlay_what_is_built_in(folder: Folder) -> None:
     assert (providers["mine"].dialect, providers["mine"].base_url) == ("OpenAIResponses", "http://m")
 
 
+@pytest.mark.parametrize(
+    "model", ["lm-studio/x", "OpenRouter/a/b", "opencode-zen/x", "${P}/x", "demo", "scripted/a.json", "mini"]
+)
+def test_models_whose_provider_needs_no_configuration(folder: Folder, model: str) -> None:
+    folder.write("x.json", json.dumps({"agents": {"a": {"model": model}}}))
+    assert folder.findings("./x.json") == []
+
+
+def test_the_known_providers_are_those_that_can_be_called() -> None:
+    assert {name: known.dialect for name, known in registry.PROVIDERS.items()} == KNOWN_PROVIDERS
+    assert all(dialect_of(name) for name in registry.LOCAL_SERVERS)
+
+
 @pytest.mark.parametrize(("key", "same"), [("baseURL", {"baseUrl", "base_url", "base-url"}), ("mcpServers", {"mcp_servers", "mcp-servers"}), ("chat", set()), ("topP", {"top_p", "top-p"})])  # fmt: skip
 def test_spellings_of_one_key(key: str, same: set[str]) -> None:
     assert spellings(key) == {key} | same
@@ -302,3 +321,44 @@ def test_one_or_two_slips_are_forgiven(word: str, data: st.DataObject) -> None:
     for slip in (word[:at] + word[at + 1 :], word[:at] + "x" + word[at:], word[:at] + "x" + word[at + 1 :]):
         assert nearest(slip, {word: word}) == word
     assert nearest(word + "xyz", {word: word}) == ""
+
+
+WORDS = ["a", "nanobot", "s", "s/x", "", "auto", "subagent", "$replace", "${X}", "n(int)[]", *DOCUMENT.keys]
+KEYS = st.sampled_from([*WORDS, *AGENT.keys, *MCP_SERVER.keys, *PUBLISH.keys, "fields", "schema", "prompt"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=25,
+)
+ALMOST = st.fixed_dictionaries(
+    {},
+    optional={
+        "agents": st.dictionaries(st.sampled_from("ab"), st.dictionaries(st.sampled_from(list(AGENT.keys)), ANYTHING, max_size=5)),
+        "mcpServers": st.dictionaries(st.sampled_from("st"), st.dictionaries(st.sampled_from(list(MCP_SERVER.keys)), ANYTHING)),
+        "publish": st.dictionaries(st.sampled_from(list(PUBLISH.keys)), ANYTHING),
+        "profiles": st.dictionaries(st.just("p"), ANYTHING),
+        "env": ANYTHING,
+        "prompts": ANYTHING,
+        "llmProviders": ANYTHING,
+        "server": ANYTHING,
+    },
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
+@given(st.lists(ANYTHING | ALMOST, min_size=1, max_size=3), st.booleans())
+def test_no_document_breaks_the_loader(folder: Folder, documents: list[Any], builtin_agents: bool) -> None:
+    """Whatever is written, there is either a configuration or an error, and what is shown holds together."""
+    for number, document in enumerate(documents):
+        folder.write(f"{number}.json", json.dumps(document))
+    sources = [f"./{number}.json" for number in range(len(documents))]
+    examined = examine(folder.selection(sources, builtin_agents=builtin_agents, profiles=["p?"]))
+    if examined.config is None:
+        assert any(diagnostic.severity == "error" for diagnostic in examined.diagnostics)
+        return
+    config = examined.config
+    assert set(config.publish.entrypoint) <= config.agents.keys()
+    assert config.agents.keys() == config.document.get("agents", {}).keys()
+    redact(config.document)
+    for reference in (r for agent in config.agents.values() for r in (*agent.tools, *agent.mcp_servers)):
+        assert reference.server in config.mcp_servers.keys() | config.agents.keys()

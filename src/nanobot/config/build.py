@@ -204,7 +204,7 @@ def _with_entrypoint(document: Entries, items: tuple[Scalar, ...]) -> Entries:
 def _provider(name: str, view: View) -> LlmProvider:
     return LlmProvider(
         name=name,
-        dialect=view.value("dialect") or builtin.KNOWN_PROVIDERS.get(name, "OpenAIResponses"),
+        dialect=view.value("dialect") or builtin.dialect_of(name) or "OpenAIResponses",
         api_key=view.text("apiKey"),
         base_url=view.text("baseURL").rstrip("/"),
         headers=view.value("headers", {}),

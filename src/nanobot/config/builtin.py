@@ -51,6 +51,15 @@ KNOWN_PROVIDERS: dict[str, Dialect] = {
 }
 """Providers a model may name without any configuration, and the dialect each speaks."""
 
+_OTHER_NAMES = {"opencode_zen": "opencode", "llama_cpp": "custom"}
+
+
+def dialect_of(provider: str) -> Dialect | None:
+    """What a known provider speaks, None if it is not known. `-` counts as `_`, capitals as small letters."""
+    name = provider.lower().replace("-", "_")
+    return KNOWN_PROVIDERS.get(_OTHER_NAMES.get(name, name))
+
+
 INSTRUCTIONS = """\
 You are Nanobot, a capable and careful assistant.
 

@@ -86,6 +86,9 @@ class Diagnostics:
         self._found: dict[Diagnostic, None] = {}
         self._order: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def source(self, name: str) -> None:
         """Findings are listed in the order in which their sources were announced here."""
         self._order.setdefault(name, len(self._order))

@@ -49,7 +49,7 @@ def read_document(path: Path, source: str, found: Diagnostics) -> Entries | None
     text = read_text(path, source, found)
     if text is None:
         return None
-    before = len(found.sorted())
+    before = len(found)
     if path.suffix == ".json":
         node: Node | None = parse_json(text, source, found)
     else:
@@ -59,7 +59,7 @@ def read_document(path: Path, source: str, found: Diagnostics) -> Entries | None
     if isinstance(node, Entries):
         return node
     if node is None or (isinstance(node, Scalar) and node.value is None):
-        is_empty = len(found.sorted()) == before
-        return Entries({}, Origin(source, 1)) if is_empty else None
+        is_broken = len(found) > before
+        return None if is_broken else Entries({}, Origin(source, 1))
     found.add("error", "wrong-type", node.at, "A configuration document must be a mapping of keys to values.")
     return None

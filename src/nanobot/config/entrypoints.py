@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from nanobot.config.diagnostics import Diagnostics
-from nanobot.config.merge import distinct
 from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar
 
@@ -24,40 +23,34 @@ def with_entrypoints(
     else the first by id. Markdown agents are entrypoints by being there; agents of a YAML document only if
     it has a single one or says `mode` or `default` for one of them. `earlier` agents belong to other sources.
     """
-    agents = {id_: entry.node for id_, entry in _section(document, "agents").items() if id_ not in earlier}
-    agents = {id_: agent for id_, agent in agents.items() if isinstance(agent, Entries)}
-    written = _names(_section(document, "publish").get("entrypoint"))
-    chosen = _chosen_default(agents, found)
-    in_files = {id_: agent for id_, agent in agents.items() if id_ in markdown}
-    if in_files:
-        candidates = in_files
-    elif len(agents) == 1 or any({"mode", "default"} & agent.entries.keys() for agent in agents.values()):
-        candidates = agents if not written else {}
-    else:
-        candidates = {}
-    offered = sorted(
-        (id_ for id_, agent in candidates.items() if _text(agent, "mode") != "subagent"),
-        key=lambda i: i.encode(),
-    )
-    names = [str(name.value) for name in written]
-    if chosen is not None:
-        default = chosen
-    elif names:
-        default = names[0]
-    elif offered:
-        default = "main" if "main" in offered else offered[0]
-    else:
+    agents = {
+        id_: entry.node
+        for id_, entry in _section(document, "agents").items()
+        if id_ not in earlier and isinstance(entry.node, Entries)
+    }
+    written = {str(name.value): name for name in _names(_section(document, "publish").get("entrypoint"))}
+    offered = _offered(agents, markdown, is_written=bool(written))
+    default = _chosen_default(agents, found) or next(iter(written), None) or _first(offered)
+    if default is None:
         return document
-    at = written[0].at if written else Origin(label, 1)
-    derived = {name: Scalar(name, agents[name].at if name in agents else at) for name in (default, *offered)}
-    items = distinct(
-        (
-            derived[default] if default not in names else written[names.index(default)],
-            *written,
-            *derived.values(),
-        )
-    )
+    at = next((name.at for name in written.values()), Origin(label, 1))
+    names = dict.fromkeys((default, *written, *offered))
+    items = tuple(written.get(n) or Scalar(n, agents[n].at if n in agents else at) for n in names)
     return _with_entrypoint(document, items, at)
+
+
+def _offered(agents: Mapping[str, Entries], markdown: Collection[str], *, is_written: bool) -> list[str]:
+    """The agents that are entrypoints without being named as such, sorted."""
+    candidates: Mapping[str, Entries] = {i: agent for i, agent in agents.items() if i in markdown}
+    if not candidates and not is_written:
+        says_who = any({"mode", "default"} & agent.entries.keys() for agent in agents.values())
+        candidates = agents if says_who or len(agents) == 1 else {}
+    offered = (id_ for id_, agent in candidates.items() if _text(agent, "mode") != "subagent")
+    return sorted(offered, key=lambda id_: id_.encode("utf-8", "surrogateescape"))
+
+
+def _first(offered: list[str]) -> str | None:
+    return "main" if "main" in offered else next(iter(offered), None)
 
 
 def _with_entrypoint(document: Entries, items: tuple[Node, ...], at: Origin) -> Entries:

@@ -12,15 +12,18 @@ def merge(base: Node, overlay: Node) -> Node:
     `overlay` removes the key. `{$replace: …}` (`replaces`) takes the place of whatever was there.
     """
     match base, overlay:
-        case Entries(), Entries(replaces=False):
-            return _merge_entries(base, overlay)
+        case Entries(), Entries():
+            return merge_documents(base, overlay)
         case Items(), Items(replaces=False):
             return _join(base, overlay)
         case _:
             return overlay
 
 
-def _merge_entries(base: Entries, overlay: Entries) -> Entries:
+def merge_documents(base: Entries, overlay: Entries) -> Entries:
+    """`merge` of two mappings, which is a mapping."""
+    if overlay.replaces:
+        return overlay
     merged = dict(base.entries)
     for key, entry in overlay.entries.items():
         below = merged.get(key)

@@ -67,9 +67,10 @@ class Known:
         return None
 
     def model(self, name: str, at: Origin, place: Place) -> str:
-        """A model string; its provider must be one that is configured or known."""
+        """A model string; its provider must be configured or known. `${…}` is left to whoever expands it."""
         provider, slash, _ = name.partition("/")
-        if slash and provider not in self.providers:
+        is_literal = slash and "${" not in provider
+        if is_literal and provider not in self.providers and builtin.dialect_of(provider) is None:
             hint = _suggest(provider, self.providers, "") or "define it under llmProviders"
             place.error(
                 "unknown-provider",

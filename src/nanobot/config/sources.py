@@ -12,7 +12,7 @@ from nanobot.config.directory import Found, find_directory, has_configuration, r
 from nanobot.config.documents import read_document
 from nanobot.config.entrypoints import with_entrypoints
 from nanobot.config.keys import DOCUMENT
-from nanobot.config.merge import merge
+from nanobot.config.merge import merge_documents
 from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar
 from nanobot.config.shapes import accept
@@ -56,17 +56,15 @@ class Composer:
 
     def compose(self, sources: Sequence[Source], settings: Path | None) -> Composed:
         """All `sources` merged from left to right, the `settings` file (if there is one) last."""
-        document: Node = Entries({}, Origin("(nothing)", 1))
+        document = Entries({}, Origin("(nothing)", 1))
         for source in sources:
             one = self._with_profiles(self._read(source, (), source.may_be_empty))
-            earlier = _agents(document)
-            document = merge(
-                document, with_entrypoints(one, source.label, earlier, self._markdown, self._found)
-            )
+            one = with_entrypoints(one, source.label, _agents(document), self._markdown, self._found)
+            document = merge_documents(document, one)
         self._check_profiles(sources)
         if settings is not None and settings.is_file():
-            document = merge(document, self._file(settings, str(settings)))
-        assert isinstance(document, Entries)
+            last = self._read(Source(str(settings), settings), (), may_be_empty=False)
+            document = merge_documents(document, self._with_profiles(last))
         return Composed(document, self._folders, self._markdown)
 
     def _read(self, source: Source, chain: tuple[Path, ...], may_be_empty: bool) -> Entries:
@@ -86,14 +84,12 @@ class Composer:
         if parents is None or not isinstance(parents.node, Items):
             return document
         document = replace(document, entries={k: e for k, e in document.entries.items() if k != "extends"})
-        base: Node = Entries({}, document.at)
+        base = Entries({}, document.at)
         for item in parents.node.items:
             assert isinstance(item, Scalar)
             parent = self._parent(str(item.value), item.at, source, (*chain, source.path.resolve()))
-            base = merge(base, parent)
-        merged = merge(base, document)
-        assert isinstance(merged, Entries)
-        return replace(merged, at=document.at)
+            base = merge_documents(base, parent)
+        return replace(merge_documents(base, document), at=document.at)
 
     def _parent(self, written: str, at: Origin, child: Source, chain: tuple[Path, ...]) -> Entries:
         """What `child` extends, read once however many documents extend it."""
@@ -168,14 +164,14 @@ class Composer:
         """`document` with the selected profiles laid over it, and without the section that holds them."""
         section = document.entries.get("profiles")
         entries = {key: entry for key, entry in document.entries.items() if key != "profiles"}
-        result: Node = replace(document, entries=entries)
+        result = replace(document, entries=entries)
         if section is not None and isinstance(section.node, Entries):
             profiles = section.node.entries
             self._known_profiles.update(profiles)
             for name in self._profiles:
-                if (profile := profiles.get(name.removesuffix("?"))) is not None:
-                    result = merge(result, profile.node)
-        assert isinstance(result, Entries)
+                profile = profiles.get(name.removesuffix("?"))
+                if profile is not None and isinstance(profile.node, Entries):
+                    result = merge_documents(result, profile.node)
         return result
 
     def _check_profiles(self, sources: Sequence[Source]) -> None:
