@@ -8,7 +8,7 @@ Policy (retries, authentication, address rules) belongs to the callers; this mov
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -72,7 +72,7 @@ class HttpStream:
                     break
         return bytes(body[:limit])
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes]:
         """The body as it arrives, in pieces of any size. Raises `HttpError` when it is cut off or stalls."""
         with _translated(self._host, sent=True):
             async for chunk in self._response.content.iter_any():

@@ -176,6 +176,15 @@ async def test_nothing_a_server_started_is_left_when_it_is_stopped(tmp_path: Pat
     assert marked(tmp_path) == []
 
 
+async def test_r26_many_starts_through_a_shell_leave_nothing_behind(tmp_path: Path) -> None:
+    script = f'{sys.executable} {bad("x").args[0]} "$0" "$1"; true'  # a wrapper that stays, like npx
+    server = McpServer(name="wrapped", command="sh", args=("-c", script, "family", str(tmp_path)))
+    for _ in range(20):
+        async with running(server) as upstream:
+            await upstream.ready()
+    assert marked(tmp_path) == []
+
+
 async def test_nothing_is_left_after_kill_9_of_the_program_that_used_it(tmp_path: Path) -> None:
     script = (
         "import anyio, sys\n"

@@ -110,6 +110,7 @@ class DuplexConnection:
         self._ids = count(1)
         self._waiting: dict[Id, _Waiting] = {}
         self._questions = 0
+        self._complained_at = -math.inf
         self._end_reason: str | None = None
         self._ended = anyio.Event()
 
@@ -191,11 +192,8 @@ class DuplexConnection:
                 message = decode(await self._duplex.receive())
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 break
-            except MessageTooLong as e:
-                log.warning("message skipped", extra={"limit_bytes": e.limit})
-                continue
-            except RpcError as e:
-                log.warning("line skipped: it is no message", extra={"reason": e.message})
+            except (MessageTooLong, RpcError) as e:
+                self._complain(str(e))
                 continue
             self._take(message)
         self.end(await self._explain())
@@ -209,6 +207,13 @@ class DuplexConnection:
         waiting, self._waiting = self._waiting, {}
         for entry in waiting.values():
             entry.settle(ConnectionLost(reason, maybe_sent=True))
+
+    def _complain(self, reason: str) -> None:
+        """Log a line that is no message; of many in a row, one a second."""
+        now = anyio.current_time()
+        if now - self._complained_at >= 1:
+            self._complained_at = now
+            log.warning("line skipped", extra={"reason": reason})
 
     def _take(self, message: Message) -> None:
         match message:
@@ -225,8 +230,8 @@ class DuplexConnection:
 
     def _hear(self, message: Notification) -> None:
         if message.method == PROGRESS:
-            entry = self._waiting.get(_token(message.params))
-            if entry is not None:
+            token = token_of(message.params)
+            if token is not None and (entry := self._waiting.get(token)) is not None:
                 entry.outgoing.hear(message.method, message.params)
         elif message.method == "notifications/message" and (call := self._only_call()) is not None:
             call.hear(message.method, message.params)
@@ -268,10 +273,3 @@ class DuplexConnection:
                 await self._send(message)
             except ConnectionLost:
                 log.debug("the connection ended before the server could be told")
-
-
-def _token(params: Payload) -> Id:
-    try:
-        return token_of(params)
-    except RpcError:
-        return ""

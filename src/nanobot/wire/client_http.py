@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
@@ -63,7 +62,7 @@ SILENCE_S: Final = 300.0
 """A stream of news that is silent for so long, keep-alives included, is opened again."""
 FAREWELL_S: Final = 2.0
 END_OF_STREAM_S: Final = 0.01
-"""How long after its answer an event stream may take to end, so that its connection can be used again."""
+"""How long after its answer an event stream may take to end."""
 TELL_S: Final = 30.0
 
 JSON: Final = "application/json"
@@ -328,7 +327,7 @@ class HttpConnection:
                     "POST", self._url, headers=headers, body=message, idle_s=idle_s
                 ) as reply:
                     if reply.status == 200:
-                        if "Mcp-Session-Id" in reply.headers and self._version is None:
+                        if self._version is None and "Mcp-Session-Id" in reply.headers:
                             self._session = reply.headers["Mcp-Session-Id"]
                         kind = media_type(reply)
                         if kind == JSON:
@@ -356,18 +355,16 @@ class HttpConnection:
         Raises `RpcError` if the answer is one.
         """
         parser = SseParser()
-        chunks = reply.chunks()
         try:
-            async for chunk in chunks:
-                for event in parser.feed(chunk):
-                    place.note(event)
-                    if not event.data or event.event != "message":
-                        continue
-                    if (outcome := self._take(event.data, outgoing)) is not None:
-                        with anyio.move_on_after(END_OF_STREAM_S):
-                            async for _ in chunks:
-                                pass
-                        return _result(outcome)
+            async with aclosing(reply.chunks()) as chunks:
+                async for chunk in chunks:
+                    for event in parser.feed(chunk):
+                        place.note(event)
+                        if not event.data or event.event != "message":
+                            continue
+                        if (outcome := self._take(event.data, outgoing)) is not None:
+                            await _drained(chunks)
+                            return _result(outcome)
         except HttpError as e:
             if e.kind != "closed":
                 raise
@@ -451,8 +448,8 @@ class HttpConnection:
 
     def _hear(self, message: Notification, outgoing: Outgoing | None) -> None:
         if message.method == PROGRESS:
-            addressee = self._under_way.get(_token(message.params))
-            if addressee is not None:
+            token = token_of(message.params)
+            if token is not None and (addressee := self._under_way.get(token)) is not None:
                 addressee.hear(message.method, message.params)
         elif outgoing is None or message.method.endswith(("/list_changed", "/updated", "/acknowledged")):
             self._heard(message.method, message.params)
@@ -460,6 +457,8 @@ class HttpConnection:
             outgoing.hear(message.method, message.params)
 
     def _take_question(self, question: Request, outgoing: Outgoing | None) -> None:
+        if not self.is_alive:
+            return
         if self._questions >= MAX_QUESTIONS:
             log.warning("question dropped: too many are open", extra={"method": question.method})
             return
@@ -557,7 +556,7 @@ class HttpConnection:
             return self._post_headers
         headers = self._post_headers | {"Mcp-Method": method}
         if (member := _NAMED.get(method)) is not None:
-            name = msgspec.json.decode(params.members().get(member, b'""'))
+            name = Payload.encoded(params.members().get(member, b'""')).value
             if isinstance(name, str):
                 headers["Mcp-Name"] = header_text(name)
                 if method == "tools/call":
@@ -581,14 +580,17 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 async def _whole(reply: HttpStream) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    async for chunk in reply.chunks():
-        pieces.append(chunk)
-        size += len(chunk)
-        if size > MAX_ANSWER:
-            raise ConnectionLost(f"its answer is longer than {MAX_ANSWER} bytes", maybe_sent=True)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    body = await reply.read(MAX_ANSWER + 1)
+    if len(body) > MAX_ANSWER:
+        raise ConnectionLost(f"its answer is longer than {MAX_ANSWER} bytes", maybe_sent=True)
+    return body
+
+
+async def _drained(chunks: AsyncIterator[bytes]) -> None:
+    """Read a stream that has said what it had to say to its end, so that its connection can be used again."""
+    with anyio.move_on_after(END_OF_STREAM_S), suppress(HttpError):
+        async for _ in chunks:
+            pass
 
 
 def _outcome(body: bytes, id: int) -> Payload:
@@ -610,11 +612,3 @@ def _result(outcome: Payload | RpcError) -> Payload:
     if isinstance(outcome, RpcError):
         raise outcome
     return outcome
-
-
-def _token(params: Payload) -> int:
-    try:
-        token = token_of(params)
-    except RpcError:
-        return 0
-    return token if isinstance(token, int) else 0

@@ -25,6 +25,8 @@ PROGRESS: Final = "notifications/progress"
 LONGEST_S: Final = 3600.0
 """A request that keeps reporting progress ends after this time all the same."""
 
+META_CLIENT: Final = "ai.nanobot/client"
+"""Who our own client is, for servers that care; to them, the client is us."""
 RESERVED: Final = "io.modelcontextprotocol/"
 QUESTIONS: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
 
@@ -83,6 +85,8 @@ def stamped(params: Payload, call: Call, *, token: int | None, envelope: Mapping
     meta = {k: v for k, v in given.items() if k != "progressToken" and not k.startswith(RESERVED)}
     if token is not None:
         meta["progressToken"] = token
+    if call.caller.client:
+        meta[META_CLIENT] = {k: call.caller.client.get(k, "") for k in ("name", "version")}
     meta.update(envelope)
     if meta:
         members["_meta"] = meta
@@ -106,10 +110,13 @@ def without_token(params: Payload) -> Payload:
     return Payload.encoded(_encode(members))
 
 
-def token_of(params: Payload) -> Any:
-    """The progress token of a notification, None if it has none."""
-    token = params.members().get("progressToken")
-    return None if token is None else msgspec.json.decode(token)
+def token_of(params: Payload) -> int | None:
+    """The progress token of a notification if it is one that we could have given."""
+    try:
+        token = Payload.encoded(params.members().get("progressToken", b"null")).value
+    except RpcError:
+        return None
+    return token if type(token) is int else None  # True equals 1, and is no token
 
 
 async def answer(question: Request, call: Call | None) -> bytes:
@@ -141,5 +148,5 @@ def unexpected(method: str) -> RpcError:
 
 
 def _object(raw: msgspec.Raw) -> Mapping[str, Any]:
-    value = msgspec.json.decode(raw)
+    value = Payload.encoded(raw).value
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
