@@ -12,7 +12,7 @@ from anyio import to_thread
 from nanobot.builtin.server import BuiltinTool, ToolFailed
 from nanobot.builtin.system.paths import Mark
 from nanobot.builtin.system.workspace import Seen, workspace_of
-from nanobot.builtin.system.write import encode, require_seen
+from nanobot.builtin.system.write import require_seen
 from nanobot.wire.call import Call
 
 MAX_BYTES = 50 * 1024 * 1024
@@ -62,7 +62,8 @@ async def _edit(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) -
     def change() -> tuple[Path, Mark]:
         with workspace.place(path) as place:
             with place.open() as file:
-                known = require_seen(seen, workspace.session, place.path, Mark.of_open(file))
+                known = Mark.of_open(file)
+                require_seen(seen, workspace.session, place.path, known)
                 if known.size > MAX_BYTES:
                     raise ToolFailed(f"'{path}' has {known.size:,} bytes; edit takes {MAX_BYTES:,} at most.")
                 content = file.read()
@@ -71,7 +72,7 @@ async def _edit(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) -
             except UnicodeDecodeError:
                 raise ToolFailed(f"'{path}' is not UTF-8 text and cannot be edited.") from None
             edited = replaced(text, old, new, everywhere=arguments.get("replace_all", False))
-            return place.path, place.replace(encode(edited), known=known)
+            return place.path, place.replace(edited.encode(), known=known)
 
     async with seen.changing(workspace.session):
         where, mark = await to_thread.run_sync(change)

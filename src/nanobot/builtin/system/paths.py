@@ -57,6 +57,13 @@ class Place:
         except FileNotFoundError:
             return None
 
+    def mark(self) -> Mark | None:
+        """The state of the file; None if there is none. Anything but a regular file is `ToolFailed`."""
+        found = self.stat()
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            raise ToolFailed(f"'{self.path}' is not a regular file.")
+        return None if found is None else Mark.of(found)
+
     def open(self) -> BinaryIO:
         """Open a regular file for reading. Anything else (directory, pipe, device) is `ToolFailed`."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block us
@@ -79,19 +86,15 @@ class Place:
         `known` is the state the caller has based its work on, None for no file: another one is `ToolFailed`.
         Mode and owner of an existing file are kept.
         """
-        old = self.stat()
-        if old is not None and not stat.S_ISREG(old.st_mode):
-            raise ToolFailed(f"'{self.path}' is not a regular file.")
         beside = f".{new_id('part')}"
         try:
             with Place(self.directory, beside, self.path).create() as writing:
                 writing.write(content)
                 writing.flush()
-                _keep_owner(writing.fileno(), old)
+                _keep_owner(writing.fileno(), self.stat())
                 os.fsync(writing.fileno())
                 mark = Mark.of_open(writing)
-            current = self.stat()
-            if known != (None if current is None else Mark.of(current)):
+            if self.mark() != known:
                 raise ToolFailed(f"'{self.path}' changed since it was read. Read it again first.")
             os.rename(beside, self.name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
         except BaseException:

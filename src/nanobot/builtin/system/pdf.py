@@ -64,11 +64,12 @@ def page_range(pages: str | None, total: int) -> tuple[int, int]:
     if match is None:
         raise ToolFailed("pages must be a page (`3`) or a range (`2-5`)")
     first = int(match[1])
-    last = min(int(match[2] or first), total) if first <= total else int(match[2] or first)
-    if first < 1 or first > total:
+    last = int(match[2] or first)
+    if not 1 <= first <= total:
         raise ToolFailed(f"Page {first} does not exist; the file has {total} pages.")
     if last < first:
         raise ToolFailed("pages must rise: the first page comes before the last one")
+    last = min(last, total)
     if last - first >= MAX_PAGES:
         raise ToolFailed(f"At most {MAX_PAGES} pages can be read at once.")
     return first, last

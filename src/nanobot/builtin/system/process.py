@@ -14,8 +14,12 @@ from anyio.abc import Process
 
 from nanobot.aio import task_group
 
+_START_S = 10
 _GRACE_S = 2
 """Between asking the processes to end and ending them."""
+
+_DRAIN_S = 1
+"""How long the end of the output is waited for once everything should have ended."""
 
 _CHUNK = 64 * 1024
 
@@ -41,15 +45,18 @@ async def run(
     """
     pipes = [_Pipe(out)] if err is None else [_Pipe(out), _Pipe(err)]
     try:
-        process = await anyio.open_process(
-            argv,
-            stdin=stdin,
-            stdout=pipes[0].writer,
-            stderr=pipes[-1].writer,
-            cwd=cwd,
-            env=env,
-            start_new_session=True,
-        )
+        with anyio.CancelScope(
+            shield=True
+        ):  # else a cancellation now would end the program, not its children
+            process = await anyio.open_process(
+                argv,
+                stdin=stdin,
+                stdout=pipes[0].writer,
+                stderr=pipes[-1].writer,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+            )
         try:
             with anyio.fail_after(timeout_s):
                 async with task_group() as pumps:
@@ -60,9 +67,11 @@ async def run(
         finally:
             with anyio.move_on_after(2 * _GRACE_S, shield=True):
                 await _end(process)
-            # All that was printed is in the pipes by now.
-            for pipe in pipes:
-                pipe.drain()
+            # What was printed is in the pipes by now, and the last process to go closes them. One that left
+            # the group may hold them open for hours; it is not waited for.
+            with anyio.move_on_after(_DRAIN_S, shield=True):
+                for pipe in pipes:
+                    await pipe.pump()
     finally:
         for pipe in pipes:
             pipe.close()
@@ -74,36 +83,28 @@ class _Pipe:
 
     def __init__(self, sink: Sink) -> None:
         self.reader, self.writer = os.pipe()
-        os.set_blocking(self.reader, False)
+        self._writer: int | None = self.writer
         self._sink = sink
 
     async def pump(self) -> None:
         """Pass on what comes until the last writer is gone."""
-        os.close(self.writer)
-        self.writer = -1
+        self._close_writer()
         while True:
             await anyio.wait_readable(self.reader)
-            if not self._pass_on():
+            chunk = os.read(self.reader, _CHUNK)
+            if not chunk:
                 return
-
-    def drain(self) -> None:
-        """Pass on what is there."""
-        while self._pass_on():
-            pass
+            self._sink(chunk)
 
     def close(self) -> None:
         os.close(self.reader)
-        if self.writer >= 0:
-            os.close(self.writer)
+        self._close_writer()
 
-    def _pass_on(self) -> bool:
-        try:
-            chunk = os.read(self.reader, _CHUNK)
-        except BlockingIOError:
-            return False
-        if chunk:
-            self._sink(chunk)
-        return bool(chunk)
+    def _close_writer(self) -> None:
+        """Let go of our end: only the program's processes hold the pipe then."""
+        if self._writer is not None:
+            os.close(self._writer)
+            self._writer = None
 
 
 async def _end(process: Process) -> None:

@@ -32,7 +32,12 @@ async def find_files(program: str, programs: Programs, workspace: Workspace, sco
 async def find_lines(
     program: str, programs: Programs, workspace: Workspace, scope: Scope, query: Query
 ) -> list[Line]:
-    options = [*_ALWAYS, "--with-filename", "--ignore-case" if query.ignore_case else "--case-sensitive"]
+    options = [
+        *_ALWAYS,
+        "--crlf",
+        "--with-filename",
+        "--ignore-case" if query.ignore_case else "--case-sensitive",
+    ]
     match query.mode:
         case "files_with_matches":
             options.append("--files-with-matches")

@@ -10,7 +10,6 @@ import msgspec
 from anyio import to_thread
 
 from nanobot.builtin.server import BuiltinTool, ToolFailed
-from nanobot.builtin.system.paths import Mark
 from nanobot.builtin.system.workspace import workspace_of
 from nanobot.wire.call import Call
 
@@ -62,8 +61,7 @@ async def _todo_write(home: Path, arguments: dict[str, Any], call: Call) -> str:
 
     def keep() -> None:
         with workspace.own.place(_FILE, create=True) as place:
-            found = place.stat()
-            place.replace(text, known=None if found is None else Mark.of(found))
+            place.replace(text, known=place.mark())
 
     await to_thread.run_sync(keep)
     return f"Todo list updated:\n\n{text.decode()}"

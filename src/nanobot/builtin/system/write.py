@@ -37,15 +37,14 @@ def write_tool(home: Path, seen: Seen) -> BuiltinTool:
 async def _write(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) -> str:
     workspace = workspace_of(call, home)
     path: str = arguments["file_path"]
-    content = encode(arguments["content"])
+    content: str = arguments["content"]
 
     def put() -> tuple[Path, Mark]:
         with workspace.place(path, create=True) as place:
-            found = place.stat()
-            known = (
-                None if found is None else require_seen(seen, workspace.session, place.path, Mark.of(found))
-            )
-            return place.path, place.replace(content, known=known)
+            known = place.mark()
+            if known is not None:
+                require_seen(seen, workspace.session, place.path, known)
+            return place.path, place.replace(content.encode(), known=known)
 
     async with seen.changing(workspace.session):
         where, mark = await to_thread.run_sync(put)
@@ -53,18 +52,10 @@ async def _write(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) 
     return f"Successfully wrote to file: {path}"
 
 
-def require_seen(seen: Seen, session: str, path: Path, current: Mark) -> Mark:
-    """`current`, if it is the state that the conversation knows. Raises `ToolFailed` otherwise."""
+def require_seen(seen: Seen, session: str, path: Path, current: Mark) -> None:
+    """Raise `ToolFailed` unless the conversation knows the file as it is now."""
     known = seen.find(session, path)
     if known is None:
         raise ToolFailed(f"file has not been read: '{path}'. Read it first, so that nothing is lost unseen.")
     if known != current:
         raise ToolFailed(f"file changed since it was read: '{path}'. Read it again first.")
-    return current
-
-
-def encode(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise ToolFailed("The text holds half of a surrogate pair, which no file can.") from None
