@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.agent.world import World, says_done, tool, world
+from tests.agent.world import World, says_done, tool, until_ended, world
 
 from nanobot.aio import task_group
-from nanobot.config.model import Agent
+from nanobot.config.model import Agent, Reference
 from nanobot.llm.scripted import calls, fails, says, slow
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload, RpcError
@@ -151,25 +151,14 @@ async def test_r44_a_cancelled_request_stops_its_turn_and_a_lost_connection_does
 
     async with world(tmp_path, [slow(says("done"), wait)], all_used=False) as w:
         row = await w.engine.open_thread(key="mcp:s")
-        async with w.engine.attach(row.id) as reader, task_group() as clients:
-            caller = Caller(session="s", era=era)
-            clients.start_soon(chat, w, "go", Call(caller=caller))
-            await reached.wait()
-            clients.cancel_scope.cancel()
         async with w.engine.attach(row.id) as reader:
+            async with task_group() as clients:
+                clients.start_soon(chat, w, "go", Call(caller=Caller(session="s", era=era)))
+                await reached.wait()
+                clients.cancel_scope.cancel()
             opened.set()
-            seen = list(reader.backlog)
-            with anyio.fail_after(10):
-                while reader.running and not hasattr(seen[-1].body, "stop"):
-                    seen.append(await anext(reader))
-            if seen:
-                assert seen[-1].body.stop == stop
-        assert (stop == "completed") == (len((await world_history(w, row.id))[-1]) > 0)
-
-
-async def world_history(w: World, thread: str) -> list[str]:
-    async with w.engine.attach(thread) as attachment:
-        return [message.text for message in attachment.history]
+            [*_, last] = await until_ended(reader)
+        assert last.body.stop == stop
 
 
 async def test_an_agent_asked_inside_a_turn_joins_no_thread(tmp_path: Path) -> None:
@@ -177,3 +166,15 @@ async def test_an_agent_asked_inside_a_turn_joins_no_thread(tmp_path: Path) -> N
         result = await chat(w, "hi", Call(caller=Caller(session="s"), agents=("other",)))
         assert text(result) == "once"
         assert await w.engine.threads() == []
+
+
+async def test_r35_agents_that_call_each_other_as_servers_are_stopped_too(tmp_path: Path) -> None:
+    again = [calls("chat-with-main", prompt="again")] * 3 + [says("enough")] * 4
+    servers = (Reference("nanobot.agent"),)
+    async with world(tmp_path, again, mcp_servers=servers, all_used=False) as w:
+        assert (await w.ask("go")).stop == "completed"
+        assert any(
+            "already working on this" in str(o.content)
+            for r in range(len(w.model.requests))
+            for o in w.outputs(r)
+        )

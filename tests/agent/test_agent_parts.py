@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nanobot.agent.arguments import BadArguments, read_arguments
 from nanobot.agent.broadcast import Broadcast, Reader
+from nanobot.agent.delegation import refusal
 from nanobot.agent.events import Delta, MessageAdded
 from nanobot.agent.facing import ModelHistory
 from nanobot.agent.input import chat_input
@@ -342,3 +343,10 @@ def test_deltas_are_joined_by_item_and_numbered_by_the_last_of_them() -> None:
     third = reader.next_ready()
     assert third is not None
     assert (third.body, third.sequence) == (Delta("m", TextDelta("b", "5")), 5)
+
+
+def test_r35_delegation_has_a_bottom() -> None:
+    assert refusal([str(n) for n in range(8)], "next") is None
+    assert "at most 8" in (refusal([str(n) for n in range(9)], "next") or "")
+    assert refusal(["a", "b", "a"], "b") is None
+    assert "already working" in (refusal(["a", "b", "a", "b", "a"], "a") or "")

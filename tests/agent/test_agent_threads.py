@@ -129,8 +129,8 @@ async def test_who_leaves_stops_nothing(tmp_path: Path) -> None:
             readers.start_soon(ask)
             await gate.reached.wait()
             readers.cancel_scope.cancel()
-        gate.opened.set()
         async with w.engine.attach(await w.thread()) as reader:
+            gate.opened.set()
             seen = reader.backlog + await until_ended(reader)
         assert isinstance(seen[-1].body, TurnEnded)
         assert await w.history() == ["user: go", "assistant: still here"]

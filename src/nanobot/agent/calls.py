@@ -117,22 +117,27 @@ class Calls:
 
     async def _carry_out(self, toolbox: Toolbox, step: Planned, one: _Running) -> ToolOutput:
         began = time.perf_counter()
-        output = await self._perform(toolbox, step)
-        if one in self._running:  # else the turn has ended without it
-            one.output = output
-            ms = round((time.perf_counter() - began) * 1000)
-            self._emit(ToolFinished(self._message_id, step.call, output, ms))
+        output = await self._perform(toolbox, step, one)
+        ms = round((time.perf_counter() - began) * 1000)
+        self._tell(one, ToolFinished(self._message_id, step.call, output, ms))
+        one.output = output
         return output
 
-    async def _perform(self, toolbox: Toolbox, step: Planned) -> ToolOutput:
+    def _tell(self, one: _Running, news: Body) -> None:
+        """Emit news of a step, unless the turn has ended without it."""
+        if one in self._running:
+            self._emit(news)
+
+    async def _perform(self, toolbox: Toolbox, step: Planned, one: _Running) -> ToolOutput:
         """The boundary of one tool call: whatever fails in it is a result for the model."""
         call, tool = step.call, step.tool
+        progress = CallProgress(call.call_id, lambda body: self._tell(one, body), self._task.call.notify)
         try:
             if tool.target_type == "agent":
-                return await self._consult(step)
+                return await self._consult(step, progress)
             company = self._task.call_for_tool()
             company.wants_progress = True
-            company.notify = CallProgress(call.call_id, self._emit, self._task.call.notify).notify
+            company.notify = progress.notify
             result = await toolbox.call_tool(tool.name, step.arguments, company)
             return _output(call, await self._fit(step, result))
         except NanobotError as e:
@@ -141,13 +146,12 @@ class Calls:
             log.exception("tool call failed", extra={"tool": tool.name, "server": tool.target})
             return _output(call, failed(tool.name, "internal error; the log of nanobot has the details."))
 
-    async def _consult(self, step: Planned) -> ToolOutput:
+    async def _consult(self, step: Planned, progress: CallProgress) -> ToolOutput:
         """Another agent's answer as a result. It sees its prompt and nothing of this thread."""
         company = self._task.call_for_tool()
         reason = refusal(company.agents, step.tool.target)
         if reason is not None:
             return _output(step.call, ToolResult.text(reason, is_error=True))
-        progress = CallProgress(step.call.call_id, self._emit)
         answer = await self._around.consult(
             step.tool.target, chat_input(step.arguments), call=company, on_event=progress.of_agent
         )

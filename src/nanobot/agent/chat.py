@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from nanobot.agent.assignment import TurnResult
+from nanobot.agent.delegation import refusal
 from nanobot.agent.events import Body, Delta, MessageAdded, ToolFinished, ToolStarted, TurnStarted
 from nanobot.agent.input import Input, chat_input
 from nanobot.builtin.agents import SESSION, ChatReply, Tell
@@ -32,6 +33,8 @@ async def talk(
     engine: Engine, agent: Agent, arguments: Mapping[str, Any], *, call: Call, tell: Tell | None
 ) -> ChatReply:
     """Have `agent` answer a `chat-with-…` call. Raises `RpcError` for an unknown thread, `UsageError`."""
+    if (reason := refusal(call.agents, agent.id)) is not None:
+        return ChatReply(content=[{"type": "text", "text": reason}], is_error=True)
     input = chat_input(arguments)
     on_event = None if tell is None else _Telling(tell).tell
     if call.agents or not agent.chat:

@@ -17,10 +17,11 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from nanobot.agent.assignment import Assignment, Surroundings, TurnResult
 from nanobot.agent.chat import talk
+from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
 from nanobot.agent.request import Briefings, ModelChoice
 from nanobot.agent.slots import Slots
-from nanobot.agent.thread import Attachment, Conversation, OnEvent, Turn
+from nanobot.agent.thread import Conversation
 from nanobot.agent.transcript import Unstored
 from nanobot.agent.turn import Turning
 from nanobot.aio import task_group

@@ -14,10 +14,11 @@ from typing import Final
 
 import anyio
 
-from nanobot.agent.assignment import Assignment, Surroundings, TurnResult
+from nanobot.agent.assignment import Assignment, Surroundings
 from nanobot.agent.broadcast import Broadcast, Reader
-from nanobot.agent.events import Body, Event, StopReason
+from nanobot.agent.events import Body, StopReason
 from nanobot.agent.facing import ModelHistory
+from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
 from nanobot.agent.loading import load
 from nanobot.agent.slots import Slots
@@ -27,7 +28,6 @@ from nanobot.config.model import Agent
 from nanobot.errors import Busy, NotFound, StoreError
 from nanobot.ids import new_id
 from nanobot.llm.messages import Message, ToolCall, encode_message
-from nanobot.llm.model import Usage
 from nanobot.store.rows import CallState, LedgerEntry, StoredMessage, ThreadRow, TurnRow
 from nanobot.store.threads import Threads
 from nanobot.wire.call import Call
@@ -37,83 +37,6 @@ log = logging.getLogger(__name__)
 MOST_WAITING: Final = 20
 """Inputs that may wait behind a running turn."""
 _LONGEST_TITLE: Final = 60
-
-OnEvent = Callable[[Body], None]
-
-
-class Turn:
-    """A turn that was accepted: its input is stored. `message_id` is the id of the input's message."""
-
-    def __init__(
-        self, thread_id: str, message: Message, agent: Agent, call: Call, on_event: OnEvent | None
-    ) -> None:
-        self.id = str((message.meta or {})[TURN])
-        self.thread_id = thread_id
-        self.message = message
-        self.agent = agent
-        self.call = call
-        self.on_event = on_event
-        """Told every event of the turn as it happens; None to be told nothing (any more)."""
-        self.reason = ""
-        self.scope = anyio.CancelScope()
-        self._ended = anyio.Event()
-        self._result: TurnResult | None = None
-
-    @property
-    def message_id(self) -> str:
-        return self.message.id
-
-    async def wait(self) -> TurnResult:
-        """How it ended. Giving up waiting does not stop the turn."""
-        await self._ended.wait()
-        assert self._result is not None
-        return self._result
-
-    def cancel(self, reason: str = "") -> None:
-        """Stop it: at once if it runs, else when its turn comes. Stopping an ended turn does nothing."""
-        self.reason = self.reason or reason
-        self.scope.cancel()
-
-    def end(self, result: TurnResult | None) -> None:
-        """It is over; None if it never got to run because the program ends."""
-        self._result = result or TurnResult(
-            stop="cancelled",
-            message=None,
-            error="The turn was stopped because the program ends.",
-            usage=Usage(requests=0),
-            structured=None,
-            model="",
-            agent=self.agent.id,
-        )
-        self._ended.set()
-
-
-class Attachment:
-    """A thread as its reader sees it: what was said, what the running turn did so far, and then every event.
-
-    `history` has all complete messages, those of the running turn (id `running`, else None) included; the
-    `backlog` tells of these again, under the same ids. Iterating never holds up a turn: deltas that were not
-    read in time come joined. It ends when the thread is deleted, or when the reader is thousands of events
-    behind and has to attach again.
-    """
-
-    def __init__(self, history: tuple[Message, ...], running: str | None, reader: Reader) -> None:
-        self.history = history
-        self.running = running
-        self._reader = reader
-        self.backlog: list[Event] = []
-        while (event := reader.next_ready()) is not None:
-            self.backlog.append(event)
-
-    def __aiter__(self) -> Attachment:
-        return self
-
-    async def __anext__(self) -> Event:
-        return await self._reader.__anext__()
-
-    def detach(self) -> None:
-        """Read no more."""
-        self._reader.leave()
 
 
 class Conversation:
