@@ -29,6 +29,7 @@ from nanobot.llm.messages import (
     Message,
     ProviderData,
     Reasoning,
+    Role,
     Text,
     ToolCall,
     ToolOutput,
@@ -39,6 +40,10 @@ from nanobot.llm.usage import estimated, number
 KIND: Final = "anthropic"
 VERSION: Final = "2023-06-01"
 _TOOLS_KEY: Final = "anthropic"
+_OPENING: Final[Mapping[Role, bytes]] = {
+    "user": b'{"role":"user","content":[',
+    "assistant": b'{"role":"assistant","content":[',
+}
 _RESULT: Final = b'{"type":"tool_result"'
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _MIN_CACHED_BYTES: Final = 3700
@@ -75,8 +80,8 @@ class AnthropicMessages:
         writer = _Writer(scope, images=images)
         messages = wire.conversation(request.messages)
         blocks = wire.encoded(messages, f"anthropic|{scope}|{images:d}", writer.message)
-        turns = _turns(messages, blocks)
-        options = _options(request, learned, may_think=_may_think(turns))
+        roles, contents = _turns(messages, blocks)
+        options = _options(request, learned, may_think=_may_think(contents))
         system = (
             [encode({"type": "text", "text": clean(request.instructions)})] if request.instructions else []
         )
@@ -86,9 +91,9 @@ class AnthropicMessages:
             if size >= _MIN_CACHED_BYTES:
                 tools = _marked(tools)
                 system = [_marked(s) for s in system]
-                _mark_newest(turns)
+                _mark_newest(roles, contents)
         lists: dict[str, Sequence[bytes]] = {
-            "messages": [b'{"role":"%b","content":[%b]}' % (role, content) for role, content in turns]
+            "messages": [_OPENING[r] + content + b"]}" for r, content in zip(roles, contents, strict=True)]
         }
         if system:
             lists["system"] = system
@@ -188,46 +193,41 @@ def _tool(tool: ToolSpec) -> JsonObject:
     return {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
 
 
-def _turns(messages: Sequence[Message], blocks: Sequence[bytes]) -> list[list[bytes]]:
-    """[role, content blocks] with neighbours of one role joined. Results come before anything else."""
-    turns: list[list[bytes]] = []
-    role = ""
-    group: list[bytes] = []
+def _turns(messages: Sequence[Message], blocks: Sequence[bytes]) -> tuple[list[Role], list[bytes]]:
+    """Roles and content blocks with neighbours of one role joined, results before anything else."""
+    roles: list[Role] = []
+    contents: list[bytes] = []
+    neighbours: list[bytes] = []
+    previous = ""
     for message, content in zip(messages, blocks, strict=True):
-        if not content:
-            continue
-        if message.role != role:
-            role = message.role
-            group = []
-            turns.append([role.encode(), b""])
-        group.append(content)
-        if len(group) > 1:
-            group.sort(key=lambda c: not c.startswith(_RESULT))
-            turns[-1][1] = b",".join(group)
+        role = message.role
+        if role != previous:
+            roles.append(role)
+            contents.append(content)
+            previous = role
+            neighbours = [content]
         else:
-            turns[-1][1] = content
-    return turns
+            neighbours.append(content)
+            neighbours.sort(key=lambda c: not c.startswith(_RESULT))
+            contents[-1] = b",".join(neighbours)
+    return roles, contents
 
 
-def _may_think(turns: Sequence[Sequence[bytes]]) -> bool:
+def _may_think(contents: Sequence[bytes]) -> bool:
     """Whether thinking may be on: an answer whose results are sent now must begin with its thinking.
 
     It does not after the model was switched in the middle of a tool loop.
     """
-    if len(turns) < 2 or not turns[-1][1].startswith(_RESULT):
+    if len(contents) < 2 or not contents[-1].startswith(_RESULT):
         return True
-    return turns[-2][1].startswith((b'{"type":"thinking"', b'{"type":"redacted_thinking"'))
+    return contents[-2].startswith((b'{"type":"thinking"', b'{"type":"redacted_thinking"'))
 
 
-def _mark_newest(turns: list[list[bytes]]) -> None:
+def _mark_newest(roles: Sequence[Role], contents: list[bytes]) -> None:
     """Let the provider cache up to the newest block, and find what it cached for the request before."""
-    marked = 0
-    for turn in reversed(turns):
-        if turn[0] == b"user":
-            turn[1] = _marked(turn[1])
-            marked += 1
-            if marked == 2:
-                return
+    newest = [at for at in range(max(0, len(roles) - 3), len(roles)) if roles[at] == "user"]
+    for at in newest[-2:]:
+        contents[at] = _marked(contents[at])
 
 
 def _marked(objects: bytes) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, cast
 
 import msgspec
@@ -144,6 +143,8 @@ def retry_after(headers: Mapping[str, str], text: str = "") -> float | None:
     if after := headers.get("retry-after"):
         if (seconds := _number(after)) is not None:
             return seconds
+        from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
+
         try:
             until = parsedate_to_datetime(after)
             return max(0.0, (until - parsedate_to_datetime(headers["date"])).total_seconds())
