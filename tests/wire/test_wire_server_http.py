@@ -398,3 +398,27 @@ async def test_a_modern_client_that_leaves_cancels_its_request() -> None:
                 group.cancel_scope.cancel()
             with anyio.fail_after(5):
                 await service.was_cancelled.wait()
+
+
+async def test_r07_refused_requests_leave_nothing_behind() -> None:
+    async with serving(TinyService(), sessions=SessionSettings(max_live=1)) as client:
+        for body in (b"[", rpc("ping", id=1), rpc("initialize", {"protocolVersion": 1}, id=1)):
+            for _ in range(20):
+                await client.post(body)
+        assert (await client.initialize()).status_code == 200
+
+
+async def test_r09_no_answer_reaches_another_client() -> None:
+    service = TinyService()
+    async with serving(service) as client, anyio.create_task_group() as group:
+
+        async def talk(word: int) -> None:
+            session = (await client.initialize(mcp_session_id="")).headers["mcp-session-id"]
+            for turn in range(5):
+                call = tool("echo", id=turn, word=word, turn=turn)
+                answer = (await client.post(call, mcp_session_id=session)).json()
+                echoed = json.loads(answer["result"]["content"][0]["text"])
+                assert (answer["id"], echoed) == (turn, {"word": word, "turn": turn})
+
+        for word in range(40):
+            group.start_soon(talk, word)

@@ -267,3 +267,52 @@ async def test_when_the_endpoint_stops_open_streams_end_and_calls_are_answered()
             assert await own.rest() == []
             service.release.set()
             assert "result" in await call.message()
+
+
+async def test_a_reader_too_slow_for_a_flood_loses_its_stream_and_resumes_without_loss() -> None:
+    async with serving(TinyService()) as client:
+        await client.initialize()
+        seen: list[int] = []
+        last = ""
+        async with client.events("POST", tool("flood")) as events:
+            try:
+                while True:
+                    event = await events.next()
+                    last = event["id"]
+                    if event["data"]:
+                        seen.append(json.loads(event["data"])["params"]["data"])
+            except StopAsyncIteration:
+                pass
+        async with client.events("GET", last_event_id=last) as resumed:
+            *more, answer = await resumed.rest()
+        assert [*seen, *(m["params"]["data"] for m in more)] == list(range(1500))
+        assert answer["result"]["content"][0]["text"] == "flooded"
+
+
+async def test_too_much_progress_of_one_call_shrinks_to_the_latest() -> None:
+    async with serving(TinyService()) as client:
+        await client.initialize()
+        async with client.events("POST", tool("hurry", meta=PROGRESS)) as events:
+            *progress, answer = await events.rest()
+        values = [m["params"]["progress"] for m in progress]
+        assert values[-1] == 2999
+        assert values == sorted(values)
+        assert len(values) < 1000
+        assert "result" in answer
+
+
+async def test_senseless_news_is_dropped_or_mended_and_harms_nobody() -> None:
+    async with serving(TinyService()) as client:
+        await client.initialize()
+        async with client.events("POST", tool("mumble", meta=PROGRESS)) as events:
+            progress, _, answer = await events.rest()
+        assert progress["params"]["progress"] == 0
+        assert "result" in answer
+
+
+async def test_a_client_that_reads_streams_only_gets_one() -> None:
+    async with serving(TinyService()) as client:
+        await client.initialize()
+        async with client.events("POST", tool("echo"), accept="text/event-stream") as events:
+            assert events.response.headers["content-type"] == "text/event-stream"
+            assert "result" in await events.message()

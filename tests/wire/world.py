@@ -83,6 +83,19 @@ class TinyService:
                 for level in ("debug", "error"):
                     call.notify("notifications/message", Payload.of({"level": level, "data": level}))
                 return text("reported")
+            case "flood":
+                for number in range(1500):
+                    call.notify("notifications/message", Payload.of({"level": "info", "data": number}))
+                return text("flooded")
+            case "hurry":
+                for number in range(3000):
+                    call.notify("notifications/progress", Payload.of({"progress": number}))
+                return text("there")
+            case "mumble":
+                for method in ("notifications/progress", "notifications/message"):
+                    call.notify(method, Payload.encoded(b"[1]"))
+                    call.notify(method, Payload.of({"progress": "much", "level": {}, "data": 1}))
+                return text("mumbled")
             case "ask":
                 assert call.ask is not None
                 answer = await call.ask(

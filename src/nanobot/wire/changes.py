@@ -56,7 +56,10 @@ class Listener:
         uri = fields.get("uri") if method == UPDATED else None
         if method not in self._methods and uri not in self.uris:
             return
-        marked = {**fields, "_meta": {**fields.get("_meta", {}), **self.meta}}
+        meta: Any = fields.get("_meta")
+        marked: dict[str, Any] = {**fields, "_meta": self.meta}
+        if isinstance(meta, dict):
+            marked["_meta"] = {**meta, **self.meta}
         self._send(encode_notification(method, Payload.of(marked)), change_key(method, params))
 
 
@@ -88,5 +91,5 @@ class Listeners:
 
 
 def change_key(method: str, params: Payload) -> str:
-    """Changes with equal keys say the same; the last one is enough."""
+    """Changes with equal keys say the same; the last one is enough. Raises `RpcError` for senseless ones."""
     return f"{method} {params.object().get('uri', '')}"

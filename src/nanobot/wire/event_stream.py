@@ -9,7 +9,7 @@ import anyio
 
 from nanobot.sse import format_event
 from nanobot.wire.eventlog import EventLog, LoggedEvent
-from nanobot.wire.outbox import Outbox
+from nanobot.wire.outbox import Outbox, one_line
 
 RETRY_MS: Final = 3000
 KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -37,11 +37,10 @@ class EventStream:
         self._attached: anyio.Event | None = None
 
     def send(self, message: bytes, key: str | None = None, *, last: bool = False) -> None:
-        """Send one JSON-RPC message. A reader that is too slow for it loses its connection."""
+        """Send one JSON-RPC message. A reader too slow for it gets what waits for it, and then the end."""
         if self._ended:
             return
-        if b"\r" in message:
-            message = message.replace(b"\r", b" ")  # legal only between JSON tokens; it would end an SSE line
+        message = one_line(message)
         if self._log is None:
             frame = format_event(message)
         else:
@@ -49,7 +48,8 @@ class EventStream:
             frame = format_event(message, id=f"{self.id}-{self._numbered}")
             self._log.append(LoggedEvent(self.id, self._numbered, frame, self._clock(), last))
         if self.reader is not None and not self.reader.put(frame, key, must=last):
-            self.detach(self.reader)
+            self.reader.close()
+            self.reader = None
         if last:
             self.end()
 
@@ -80,7 +80,7 @@ class EventStream:
         return reader
 
     def detach(self, reader: Outbox) -> None:
-        """`reader` has lost its connection, or is to lose it."""
+        """`reader` has lost its connection."""
         reader.close(drop=True)
         if self.reader is reader:
             self.reader = None

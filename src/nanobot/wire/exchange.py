@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,6 +14,8 @@ from nanobot.wire.call import Call, Caller
 from nanobot.wire.peer import LEVELS, level_of
 from nanobot.wire.rpc import INVALID_PARAMS, Id, Notification, Payload, Request, RpcError, encode_notification
 from nanobot.wire.versions import META_LOG_LEVEL
+
+log = logging.getLogger(__name__)
 
 PROGRESS: Final = "notifications/progress"
 LOG: Final = "notifications/message"
@@ -81,7 +84,8 @@ class Exchange(ABC):
         self.reason = ""
         self._meta = meta
         self._least_level = least_level
-        self._token: Id | None = meta.get("progressToken") if meta else None
+        token = meta.get("progressToken") if meta else None
+        self._token: Id | None = token if isinstance(token, int | str) else None
         self._last_progress: float | None = None
 
     def call(self) -> Call:
@@ -98,20 +102,19 @@ class Exchange(ABC):
         )
 
     def notify(self, method: str, params: Payload) -> None:
-        """Send news of this request, unless the client did not ask for it. Never blocks."""
-        key = None
-        if method == PROGRESS:
-            if self._token is None:
-                return
-            params = self._rising(params)
-            key = f"{PROGRESS} {self._token!r}"
-        elif method == LOG:
-            level = params.object().get("level")
-            if level in LEVELS and LEVELS.index(level) < self._least_level:
-                return
-        elif method in CHANGES and self.caller.era == "modern":
-            return
-        self.send(encode_notification(method, params), key)
+        """Send news of this request, unless the client did not ask for it. Never blocks, never fails."""
+        try:
+            if method == PROGRESS:
+                if self._token is not None:
+                    news = encode_notification(PROGRESS, self._rising(params))
+                    self.send(news, f"{PROGRESS} {self._token!r}")
+            elif method == LOG:
+                if self._is_loud(params.object().get("level")):
+                    self.send(encode_notification(LOG, params))
+            elif method not in CHANGES or self.caller.era == "legacy":
+                self.send(encode_notification(method, params))
+        except (RpcError, TypeError) as senseless:
+            log.debug("%s was dropped: %s", method, senseless)
 
     def cancel(self, reason: str) -> None:
         self.reason = reason
@@ -124,6 +127,9 @@ class Exchange(ABC):
     @abstractmethod
     async def ask(self, method: str, params: Payload) -> Payload:
         """Put a question to the client. Raises `RpcError` for its refusal, or if it cannot be reached."""
+
+    def _is_loud(self, level: object) -> bool:
+        return level not in LEVELS or LEVELS.index(level) >= self._least_level
 
     def _rising(self, params: Payload) -> Payload:
         """Progress under the client's own token. Values that do not rise are moved up just enough."""

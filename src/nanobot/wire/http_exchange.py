@@ -68,6 +68,10 @@ class HttpExchange(Exchange):
         try:
             with self.scope:
                 outcome = await work
+        except asyncio.CancelledError:  # the server itself gives the request up
+            if self._side is not None:
+                self._side.cancel()
+            raise
         finally:
             patience.forget(lost)
         if outcome is None:
@@ -76,6 +80,8 @@ class HttpExchange(Exchange):
 
     async def answer(self, outcome: Outcome, status: int, headers: tuple[Header, ...]) -> None:
         """Send the outcome; `status` and `headers` are for an answer that is not a stream."""
+        if not self._http.reads.json:
+            self.open_stream()
         self._answered = True
         body = encode_outcome(self, outcome)
         if self._stream is not None:

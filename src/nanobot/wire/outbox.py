@@ -11,6 +11,13 @@ MAX_MESSAGES: Final = 1000
 MAX_BYTES: Final = 8 * 1024 * 1024
 
 
+def one_line(message: bytes) -> bytes:
+    """The same JSON without line ends. Relayed JSON may have them, but only between tokens."""
+    if b"\n" in message or b"\r" in message:
+        return message.replace(b"\r", b" ").replace(b"\n", b" ")
+    return message
+
+
 class Outbox:
     """Messages for one reader, in order. Any number of writers, who never wait.
 

@@ -22,7 +22,7 @@ from nanobot.wire.dispatch import Dispatcher, encode_outcome
 from nanobot.wire.duplex import Duplex, MessageTooLong
 from nanobot.wire.envelope import open_envelope
 from nanobot.wire.exchange import Exchange, Meta, cancelled_by, read_meta
-from nanobot.wire.outbox import Outbox
+from nanobot.wire.outbox import Outbox, one_line
 from nanobot.wire.peer import Peer
 from nanobot.wire.questions import Questions
 from nanobot.wire.rpc import (
@@ -82,13 +82,13 @@ class _DuplexExchange(Exchange):
         self._questions = questions
 
     def send(self, message: bytes, key: str | None = None) -> None:
-        if not self._outbox.put(_one_line(message), key):
+        if not self._outbox.put(one_line(message), key):
             log.debug("the client reads too slowly: a notification was dropped")
 
     async def ask(self, method: str, params: Payload) -> Payload:
         question = self._questions.ask(method, params)
         try:
-            self._outbox.put(_one_line(question.message), must=True)
+            self._outbox.put(one_line(question.message), must=True)
             return await question.answer()
         except asyncio.CancelledError:
             self._outbox.put(question.withdrawal, must=True)
@@ -129,9 +129,14 @@ class _Connection:
         await self._dispatcher.forget(self._peer)
 
     def note_change(self, method: str, params: Payload) -> None:
+        try:
+            key = change_key(method, params)
+        except RpcError as senseless:
+            log.debug("%s was dropped: %s", method, senseless)
+            return
         self._dispatcher.listeners.tell(method, params)
         if self._peer.wants(method, params):
-            self._outbox.put(_one_line(encode_notification(method, params)), change_key(method, params))
+            self._outbox.put(one_line(encode_notification(method, params)), key)
 
     async def _read(self, group: TaskGroup) -> None:
         while True:
@@ -208,17 +213,10 @@ class _Connection:
                     outcome = await self._dispatcher.modern(exchange)
                 else:
                     outcome = await self._dispatcher.legacy(self._peer, exchange)
-                self._outbox.put(_one_line(encode_outcome(exchange, outcome)), must=True)
+                self._outbox.put(one_line(encode_outcome(exchange, outcome)), must=True)
         finally:
             del self._requests[exchange.request.id]
             self._idle.set()
 
     def _refuse(self, id: Id | None, error: RpcError) -> None:
         self._outbox.put(encode_error(id, error), must=True)
-
-
-def _one_line(message: bytes) -> bytes:
-    """Relayed JSON may be spread over lines; line ends are legal between its tokens only."""
-    if b"\n" in message or b"\r" in message:
-        return message.replace(b"\r", b" ").replace(b"\n", b" ")
-    return message

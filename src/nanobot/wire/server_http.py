@@ -7,6 +7,7 @@ own (GET) and resume a broken one; modern clients have neither.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -64,6 +65,8 @@ from nanobot.wire.sessions import Session, Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_VERSION, MODERN_VERSIONS
+
+log = logging.getLogger(__name__)
 
 LAZY_S: Final = 0.15
 """How long an answer may take before its stream is opened without any news."""
@@ -306,7 +309,12 @@ class McpEndpoint:
             self._side_tasks.start_soon(lambda: self._dispatcher.forget(session.peer))
 
     def _note_change(self, method: str, params: Payload) -> None:
-        self._changes[change_key(method, params)] = (method, params)
+        try:
+            key = change_key(method, params)
+        except RpcError as senseless:
+            log.debug("%s was dropped: %s", method, senseless)
+            return
+        self._changes[key] = (method, params)
         self._changed.set()
 
     async def _tell_changes(self) -> None:
