@@ -428,3 +428,26 @@ def test_the_configuration_cannot_be_changed(folder: Folder) -> None:
         config.agents["x"] = config.default_agent  # type: ignore[index]
     with pytest.raises(AttributeError):
         config.home = Path()  # type: ignore[misc]
+
+
+def test_a_directory_without_permission_is_told(folder: Folder) -> None:
+    folder.write("d/nanobot.yaml", "agents: {a: {}}")
+    is_root = os.geteuid() == 0
+    (folder.path / "d").chmod(0)
+    if is_root:
+        os.seteuid(65534)  # root may read everything
+    try:
+        assert folder.findings("./d") == [
+            "./d:1:1: error[source-error]: './d' cannot be read: Permission denied."
+        ]
+    finally:
+        if is_root:
+            os.seteuid(0)
+        (folder.path / "d").chmod(0o700)
+
+
+def test_links_in_a_circle_are_no_file(folder: Folder) -> None:
+    folder.write("a.yaml", "extends: loop.yaml")
+    (folder.path / "loop.yaml").symlink_to("loop.yaml")
+    assert folder.codes("./a.yaml") == ["bad-extends"]
+    assert folder.codes("./loop.yaml") == ["no-config"]

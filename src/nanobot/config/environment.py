@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ def session_environment(
     env["PWD"] = env["CWD"] = str(cwd)
     name = DEFAULT_ENV_FILE if env_file is None else env_file
     path = cwd / Path(name).expanduser()
-    if env_file is not None or path.is_file():
+    if env_file is not None or os.path.isfile(path):
         found.source(name)
         env |= parse_env_file(read_text(path, name, found) or "", name, found)
     for assignment in assignments:

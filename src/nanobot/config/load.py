@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +164,7 @@ def _where(selection: Selection, found: Diagnostics) -> tuple[Path, list[Source]
     values = _split(selection.sources) or _split([selection.env.get("NANOBOT_CONFIG", "")])
     sources = [s for value in values if (s := _source(value, selection, user_home, found)) is not None]
     if values:
-        local = next((s.path if s.path.is_dir() else s.path.parent for s in sources if s.path.exists()), None)
+        local = next((_folder_of(s.path) for s in sources if os.path.exists(s.path)), None)
         return explicit_home or local or _default_home(selection.cwd, user_home), sources
     home = explicit_home or _default_home(selection.cwd, user_home)
     label = HOME_NAME if home == selection.cwd / HOME_NAME else str(home)
@@ -180,7 +181,11 @@ def _home_of(value: str, cwd: Path, user_home: Path) -> Path | None:
 
 def _default_home(cwd: Path, user_home: Path) -> Path:
     here = cwd / HOME_NAME
-    return here if here.is_dir() else user_home / HOME_NAME
+    return here if os.path.isdir(here) else user_home / HOME_NAME
+
+
+def _folder_of(path: Path) -> Path:
+    return path if os.path.isdir(path) else path.parent
 
 
 def _source(value: str, selection: Selection, user_home: Path, found: Diagnostics) -> Source | None:
@@ -190,7 +195,7 @@ def _source(value: str, selection: Selection, user_home: Path, found: Diagnostic
     if value.startswith((".", "~")) or Path(value).is_absolute():
         return Source(value, path, may_be_empty=is_default and selection.builtin_agents)
     found.source(value)
-    exists = "://" not in value and path.exists()
+    exists = "://" not in value and os.path.exists(path)
     hint = f"write ./{value}" if exists else "local sources begin with `.`, `/` or `~`"
     message = f"{value!r} cannot be read as configuration: only local files and directories can."
     if exists:

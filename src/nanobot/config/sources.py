@@ -62,24 +62,20 @@ class Composer:
             one = with_entrypoints(one, source.label, _agents(document), self._markdown, self._found)
             document = merge_documents(document, one)
         self._check_profiles(sources)
-        if settings is not None and settings.is_file():
+        if settings is not None and os.path.isfile(settings):
             last = self._read(Source(str(settings), settings), (), may_be_empty=False)
             document = merge_documents(document, self._with_profiles(last))
         return Composed(document, self._folders, self._markdown)
 
     def _read(self, source: Source, chain: tuple[Path, ...], may_be_empty: bool) -> Entries:
         """`source` laid over everything it extends."""
-        top = Origin(source.label, 1)
         self._found.source(source.label)
-        if source.path.is_dir():
-            document = self._directory(source, may_be_empty=may_be_empty)
-        elif source.path.exists() or not may_be_empty:
-            if not source.path.exists():
-                self._found.add("error", "no-config", top, f"There is no file or directory {source.label!r}.")
-                return Entries({}, top)
-            document = self._file(source.path, source.label)
-        else:
-            document = Entries({}, top)
+        try:
+            document = self._own(source, may_be_empty=may_be_empty)
+        except OSError as e:
+            message = f"{source.label!r} cannot be read: {e.strerror or 'input/output error'}."
+            self._found.add("error", "source-error", Origin(source.label, 1), message)
+            return Entries({}, Origin(source.label, 1))
         parents = document.entries.get("extends")
         if parents is None or not isinstance(parents.node, Items):
             return document
@@ -87,15 +83,29 @@ class Composer:
         base = Entries({}, document.at)
         for item in parents.node.items:
             assert isinstance(item, Scalar)
-            parent = self._parent(str(item.value), item.at, source, (*chain, source.path.resolve()))
+            parent = self._parent(
+                str(item.value), item.at, source, (*chain, Path(os.path.realpath(source.path)))
+            )
             base = merge_documents(base, parent)
         return replace(merge_documents(base, document), at=document.at)
+
+    def _own(self, source: Source, *, may_be_empty: bool) -> Entries:
+        """What `source` says itself."""
+        top = Origin(source.label, 1)
+        if source.path.is_dir():
+            return self._directory(source, may_be_empty=may_be_empty)
+        if source.path.exists():
+            return self._file(source.path, source.label)
+        if not may_be_empty:
+            self._found.add("error", "no-config", top, f"There is no file or directory {source.label!r}.")
+        return Entries({}, top)
 
     def _parent(self, written: str, at: Origin, child: Source, chain: tuple[Path, ...]) -> Entries:
         """What `child` extends, read once however many documents extend it."""
         place = self._found.root.key("extends")
         written = written.strip()
-        path = ((child.path if child.path.is_dir() else child.path.parent) / written).resolve()
+        # Not `Path.resolve`: before Python 3.13 it raises RuntimeError where links form a circle.
+        path = Path(os.path.realpath((child.path if child.path.is_dir() else child.path.parent) / written))
         if written.startswith("/") or "://" in written:
             place.error(
                 "bad-extends", at, f"{written!r} must be a path relative to the document that names it."
