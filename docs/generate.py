@@ -122,6 +122,7 @@ def _help(command: click.Command, context: click.Context, title: str) -> str:
 
 def tools() -> str:
     server = system_server(home=Path("/home"), sandbox=None, env={})
+    entries = asyncio.run(server.listing("tools"))
     lines = ["# Built-in tools\n", f"## {server.name}\n"]
     for tool in sorted(server.tools, key=lambda t: t.name):
         lines += [

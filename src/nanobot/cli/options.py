@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,9 @@ class ConfigChoice:
     set_env: tuple[str, ...]
     env_file: str | None
     empty_env: bool
+    profiles: tuple[str, ...]
     agent: str | None
+    exclude_built_in_agents: bool
     default_model: str | None
     debug: bool
 
@@ -40,7 +42,9 @@ class ConfigChoice:
             env_file=self.env_file,
             set_env=self.set_env,
             empty_env=self.empty_env,
+            profiles=self.profiles,
             agent=self.agent,
+            builtin_agents=not self.exclude_built_in_agents,
             default_model=self.default_model,
         )
 
@@ -49,8 +53,8 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options; the command gets them as one argument `choice`."""
 
     @click.option(
-        "-c", "--config", "sources", multiple=True, envvar="NANOBOT_CONFIG", metavar="PATH",
-        help="Configuration file or directory; may be repeated.",
+        "-c", "--config", "sources", multiple=True, metavar="PATH",
+        help="Configuration file or directory, beginning with `.`, `/` or `~`; may be repeated.",
     )  # fmt: skip
     @click.option(
         "-e", "--env", "set_env", multiple=True, metavar="KEY[=VALUE]",
@@ -58,7 +62,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )  # fmt: skip
     @click.option("--env-file", metavar="PATH", help="File of KEY=VALUE lines (default ./nanobot.env).")
     @click.option("--empty-env", is_flag=True, help="Do not take variables from the environment.")
+    @click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Merge this profile in.")
     @click.option("--agent", metavar="ID", help="Make this agent the default one.")
+    @click.option("--exclude-built-in-agents", is_flag=True, help="Leave out the agent `nanobot`.")
     @click.option(
         "--default-model", metavar="MODEL", envvar="NANOBOT_DEFAULT_MODEL",
         help="Model of agents that name none, e.g. openai/gpt-4.1 or demo.",
@@ -75,8 +81,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if chdir:
             os.chdir(chdir)
         logs.set_up(level="DEBUG" if debug else "WARNING")
-        names = ("sources", "set_env", "env_file", "empty_env", "agent", "default_model")
-        choice = ConfigChoice(debug=debug, **{name: options.pop(name) for name in names})
+        choice = ConfigChoice(
+            debug=debug, **{f.name: options.pop(f.name) for f in fields(ConfigChoice) if f.name != "debug"}
+        )
         return command(*args, choice=choice, **options)
 
     return with_choice

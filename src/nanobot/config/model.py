@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from nanobot.errors import ConfigError
+
 Dialect = Literal["OpenAIChatCompletions", "OpenAIResponses", "AnthropicMessages"]
 Mode = Literal["chat", "primary", "all", "subagent"]
 Permission = Literal["allow", "deny"]
@@ -270,4 +272,9 @@ class Config:
 
     @property
     def default_agent(self) -> Agent:
+        """The agent of whoever names none. Raises `ConfigError` where there are only servers to relay."""
+        if not self.publish.entrypoint:
+            raise ConfigError(
+                "This configuration has no agent to talk to; add one, or name one with --agent."
+            )
         return self.agents[self.publish.entrypoint[0]]
