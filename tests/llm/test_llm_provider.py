@@ -86,6 +86,20 @@ async def test_a_truncated_stream_is_an_error(world: World, pair: Pair, fault: s
 
 
 @each_dialect
+async def test_a_complete_answer_survives_a_rough_end_of_its_connection(world: World, pair: Pair) -> None:
+    world.server.queue(Reply(text="one two", cut_after=len(pair.stream(Reply(text="one two")))))
+    answer, _ = await ask(world.provider(pair))
+    assert answer.finish == "stop"
+
+
+@each_dialect
+async def test_a_giant_event_is_read(world: World, pair: Pair) -> None:
+    world.server.queue(Reply(text="x" * 3_000_000, chunks=1))
+    answer, _ = await ask(world.provider(pair))
+    assert [len(getattr(i, "text", "")) for i in answer.items] == [3_000_000]
+
+
+@each_dialect
 async def test_an_error_says_whether_text_was_shown(world: World, pair: Pair) -> None:
     events = len(pair.stream(Reply(text="one two three")))
     world.server.queue(Reply(text="one two three", error_after=events - 4), Reply(status=500))

@@ -269,6 +269,21 @@ def test_an_image_in_a_result_reaches_a_chat_model_after_the_results() -> None:
     assert attached[1]["type"] == "image_url"
 
 
+def test_results_of_one_round_stay_together_over_several_messages() -> None:
+    image = {"type": "image", "mimeType": "image/png", "data": PNG}
+    first = user(ToolOutput("", "a", [image]), "by the way")
+    messages = (
+        user("go"),
+        assistant(call("a"), call("b")),
+        first,
+        user(result("b")),
+        assistant("yes"),
+        user("x"),
+    )
+    roles = [m["role"] for m in sent(CHAT, *messages)["messages"]]
+    assert roles == ["user", "assistant", "tool", "tool", "user", "assistant", "user"]
+
+
 def test_resources_are_shown_by_audience_and_type() -> None:
     def resource(body: dict[str, Any], **more: Any) -> Content:
         return Content("", {"type": "resource", "resource": {"uri": "file:///x/a.txt", **body}, **more})

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-import msgspec
-
-from nanobot.llm import failures
 from nanobot.llm import request as wire
-from nanobot.llm.assemble import Assembly
+from nanobot.llm.chat_answer import KIND, ChatReading
 from nanobot.llm.content import (
     AudioPart,
     FilePart,
@@ -27,26 +23,13 @@ from nanobot.llm.content import (
 )
 from nanobot.llm.endpoint import Adaptations, Endpoint, Quirks
 from nanobot.llm.messages import Content, JsonObject, Message, Reasoning, Text, ToolCall, ToolOutput
-from nanobot.llm.model import Emit, FinishReason, ModelRequest, ModelResponse, ToolSpec, Usage
-from nanobot.llm.provider import opaque
-from nanobot.llm.think_tags import ThinkTags
-from nanobot.llm.usage import estimated, first_number, number
+from nanobot.llm.model import Emit, ModelRequest, ToolSpec
 
-log = logging.getLogger(__name__)
-
-KIND: Final = "chat"
 _TOOLS_KEY: Final = "chat"
-NO_SAMPLING: Final = re.compile(r"^(o[0-9]|gpt-([5-9]|[1-9][0-9]))")
-"""Model names (last segment) that take no temperature: they reason."""
+_RESULT: Final = b'{"role":"tool"'
+_AFTER: Final = b"\0"
+"""Stands in an encoded message between its results and the rest. No JSON holds it."""
 _NEW_LIMIT_NAME: Final = re.compile(r"^(o[134]|gpt-([5-9]|[1-9][0-9])|kimi-k3)")
-_FINISH: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "content_filter": "content_filter",
-    "refusal": "refusal",
-}
 
 
 class ChatCompletions:
@@ -62,9 +45,8 @@ class ChatCompletions:
         scope = endpoint.scope(request.model)
         images = "images" not in learned.refused and not quirks.string_content
         writer = _Writer(scope, quirks, images=images)
-        messages = wire.encoded(
-            wire.conversation(request.messages), f"chat|{scope}|{images:d}", writer.message
-        )
+        key = f"chat|{scope}|{images:d}"
+        messages = _in_order(wire.encoded(wire.conversation(request.messages), key, writer.message))
         if request.instructions:
             system = encode({"role": "system", "content": clean(request.instructions)})
             messages = [system, *messages]
@@ -80,7 +62,7 @@ class ChatCompletions:
 def _options(request: ModelRequest, quirks: Quirks, learned: Adaptations) -> JsonObject:
     refused = learned.refused
     name = request.model.rpartition("/")[2]
-    samples = not NO_SAMPLING.match(name)
+    samples = not wire.is_reasoner(request.model)
     options: JsonObject = {"model": request.model, "stream": True}
     if "stream_options" not in refused:
         options["stream_options"] = {"include_usage": True}
@@ -112,7 +94,7 @@ def _options(request: ModelRequest, quirks: Quirks, learned: Adaptations) -> Jso
     if request.effort and "reasoning" not in refused:
         options |= _thinking(request.effort, quirks)
     if quirks.prompt_cache and request.thread:
-        options["prompt_cache_key"] = opaque(request.thread)
+        options["prompt_cache_key"] = wire.opaque(request.thread)
     return options
 
 
@@ -134,6 +116,21 @@ def _tool(tool: ToolSpec) -> JsonObject:
     return {"type": "function", "function": function}
 
 
+def _in_order(forms: Sequence[bytes]) -> list[bytes]:
+    """The messages, with all results of a round before anything else that came with them."""
+    ordered: list[bytes] = []
+    after: list[bytes] = []
+    for form in forms:
+        if _AFTER in form:
+            form, _, rest = form.partition(_AFTER)
+            after.append(rest)
+        elif after and not form.startswith(_RESULT):
+            ordered += after
+            after.clear()
+        ordered.append(form)
+    return ordered + after
+
+
 class _Writer:
     """Writes messages for one scope. A message becomes one wire message or several."""
 
@@ -143,8 +140,11 @@ class _Writer:
         self._images = images
 
     def message(self, message: Message) -> bytes:
-        written = self._assistant(message) if message.role == "assistant" else self._user(message)
-        return b",".join(encode(m) for m in written)
+        if message.role == "assistant":
+            return b",".join(encode(m) for m in self._assistant(message))
+        results, rest = self._user(message)
+        written = [b",".join(encode(m) for m in part) for part in (results, rest) if part]
+        return _AFTER.join(written)
 
     def _assistant(self, message: Message) -> list[JsonObject]:
         text = wire.texts(message)
@@ -175,9 +175,9 @@ class _Writer:
             body |= kept.data
         return body
 
-    def _user(self, message: Message) -> list[JsonObject]:
-        """Results first, one `tool` message each; what they cannot hold and the rest in a user message."""
-        written: list[JsonObject] = []
+    def _user(self, message: Message) -> tuple[list[JsonObject], list[JsonObject]]:
+        """One `tool` message for each result; what they cannot hold and the rest in a user message."""
+        results: list[JsonObject] = []
         own: list[Part] = []
         media: list[Part] = []
         for item in message.items:
@@ -191,7 +191,7 @@ class _Writer:
                         media += attached
                         said = said or "(see the attachments below)"
                     said = said or "(empty)"
-                    written.append(
+                    results.append(
                         {
                             "role": "tool",
                             "tool_call_id": self._call_id(item.call_id),
@@ -204,9 +204,9 @@ class _Writer:
                     own += parts_of([body], images=self._images)
                 case _:
                     pass
-        if media or own or not written:
-            written.append({"role": "user", "content": self._parts(media + own)})
-        return written
+        if results and not media and not own:
+            return results, []
+        return results, [{"role": "user", "content": self._parts(media + own)}]
 
     def _parts(self, parts: Sequence[Part]) -> str | list[JsonObject]:
         if not parts:
@@ -245,239 +245,3 @@ class _Writer:
 
 
 _AUDIO: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-
-
-class _Delta(msgspec.Struct):
-    content: str | list[Any] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    reasoning_details: list[Any] | None = None
-    tool_calls: list[dict[str, Any]] | None = None
-    function_call: dict[str, Any] | None = None
-
-
-class _Choice(msgspec.Struct):
-    index: int | None = 0
-    delta: _Delta | None = None
-    message: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _Chunk(msgspec.Struct):
-    model: str | None = None
-    choices: list[_Choice] | None = None
-    usage: dict[str, Any] | None = None
-    error: Any = None
-
-
-_decode: Final[Callable[[bytes], _Chunk]] = msgspec.json.Decoder(_Chunk, strict=False).decode
-
-
-class ChatReading:
-    """One streamed answer. Ends with `[DONE]`, or with the stream once a finish reason was given."""
-
-    def __init__(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> None:
-        self.done = False
-        self._request = request
-        self._endpoint = endpoint
-        self._into = Assembly(emit, kind=KIND, scope=endpoint.scope(request.model))
-        self._tags = ThinkTags()
-        self._native_thinking = False
-        self._model = ""
-        self._finish: str | None = None
-        self._refused = False
-        self._usage: dict[str, Any] | None = None
-        self._any_choice = False
-        self._call_keys: dict[tuple[int, int], int] = {}  # (choice, index) → generation of the call there
-        self._call_ids: dict[tuple[int, int, int], str] = {}
-        self._details: list[Any] = []
-
-    @property
-    def shown(self) -> bool:
-        return self._into.shown
-
-    def event(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            self.done = True
-            return
-        chunk = _decode(data)
-        if chunk.error:
-            raise failures.reported(
-                self._endpoint.provider, {"error": chunk.error}, secret=self._endpoint.api_key
-            )
-        if chunk.model and not self._model:
-            self._model = chunk.model
-        if chunk.usage is not None:
-            self._usage = chunk.usage
-        for choice in chunk.choices or ():
-            self._any_choice = True
-            delta = choice.delta or choice.message
-            if delta is not None:
-                self._delta(choice.index or 0, delta)
-            if choice.finish_reason:
-                self._finish = choice.finish_reason
-
-    def whole(self, body: bytes) -> None:
-        self.event(body)
-        self.done = True
-
-    def response(self) -> ModelResponse:
-        into = self._into
-        if not self.done and self._finish is None:
-            raise failures.cut_off(self._endpoint.provider)
-        if not self._any_choice and self._usage is None:
-            raise failures.reported(
-                self._endpoint.provider, {"code": "server_error", "message": "an answer without content"}
-            )
-        if self._finish is None and any(arguments_of(a) is None for a in into.calls()):
-            raise failures.cut_off(self._endpoint.provider)
-        if self._finish == "insufficient_system_resource":
-            raise failures.reported(self._endpoint.provider, {"code": self._finish, "message": "overloaded"})
-        self._put(self._tags.end())
-        if self._details:
-            into.keep("reasoning", {"reasoning_details": _joined_details(self._details)})
-        elif self._native_thinking and self._endpoint.quirks.replay_reasoning:
-            into.keep("reasoning", {})
-        finish = self._finish_reason()
-        items = into.items(finish)
-        return ModelResponse(
-            id=into.id,
-            model=self._model or self._request.model,
-            items=items,
-            finish=finish,
-            usage=_usage(self._usage) or estimated(self._request, items),
-        )
-
-    def _delta(self, choice: int, delta: _Delta) -> None:
-        if thinking := delta.reasoning_content or delta.reasoning:
-            self._think(thinking)
-        content = delta.content
-        if content:
-            if isinstance(content, str):
-                self._text(content)
-            else:
-                self._blocks(content)
-        if delta.refusal:
-            self._refused = True
-            self._into.text("text", delta.refusal)
-        if delta.reasoning_details:
-            self._into.reasoning("reasoning", "")  # takes its place before the text
-            self._details += delta.reasoning_details
-        for position, call in enumerate(delta.tool_calls or ()):
-            self._call(choice, position, call)
-        if delta.function_call:
-            self._call(choice, 0, {"index": 0, "function": delta.function_call})
-
-    def _text(self, text: str) -> None:
-        pieces = self._tags.split(text)
-        if len(pieces) == 1 and not pieces[0][0]:
-            self._into.text("text", pieces[0][1])  # nearly always
-        else:
-            self._put(pieces)
-
-    def _put(self, pieces: Sequence[tuple[bool, str]]) -> None:
-        for thinking, text in pieces:
-            if not thinking:
-                self._into.text("text", text)
-            elif not self._native_thinking:
-                self._into.reasoning("reasoning", text)
-
-    def _think(self, text: str) -> None:
-        self._native_thinking = True
-        self._into.reasoning("reasoning", text)
-
-    def _blocks(self, blocks: Sequence[Any]) -> None:
-        """Content in blocks: `{type: text, text}` and `{type: thinking, thinking: [{text}]}`."""
-        for block in blocks:
-            if not isinstance(block, dict):
-                continue
-            found = cast("dict[str, Any]", block)
-            match found.get("type"):
-                case "text":
-                    self._text(str(found.get("text", "")))
-                case "thinking":
-                    thinking: Any = found.get("thinking") or ()
-                    parts = [thinking] if isinstance(thinking, str) else [p.get("text", "") for p in thinking]
-                    self._think("".join(parts))
-                case _:
-                    pass
-
-    def _call(self, choice: int, position: int, call: dict[str, Any]) -> None:
-        function: dict[str, Any] = call.get("function") or {}
-        id = str(call.get("id") or "")
-        index = self._index(choice, position, id, call.get("index"))
-        generation = self._call_keys.setdefault((choice, index), 0)
-        known = self._call_ids.get((choice, index, generation), "")
-        if id and known and id != known:  # another call at a used index
-            generation = self._call_keys[choice, index] = generation + 1
-        key = (choice, index, generation)
-        if id:
-            self._call_ids.setdefault(key, id)
-        arguments: Any = function.get("arguments")
-        piece = arguments if isinstance(arguments, str) else encode(arguments).decode() if arguments else ""
-        self._into.call(key, call_id=id, name=str(function.get("name") or ""), piece=piece)
-        extra = {k: v for k, v in call.items() if k not in ("index", "id", "type", "function")}
-        if extra:
-            self._into.keep(key, (self._into.kept(key) or {}) | extra)
-
-    def _index(self, choice: int, position: int, id: str, index: Any) -> int:
-        """Where a call belongs: by its index, else by its id, else by its position in the chunk."""
-        if isinstance(index, int):
-            return index
-        if not id:
-            return max((i for c, i in self._call_keys if c == choice), default=position)
-        for (c, i, _), known in self._call_ids.items():
-            if c == choice and known == id:
-                return i
-        return len(self._call_keys)
-
-    def _finish_reason(self) -> FinishReason:
-        if self._refused:
-            return "refusal"
-        has_calls = bool(self._into.calls())
-        finish = _FINISH.get(self._finish or "stop")
-        if finish is None:
-            log.warning(
-                "unknown finish reason taken as stop",
-                extra={"provider": self._endpoint.provider, "reason": self._finish},
-            )
-            finish = "stop"
-        return "tool_calls" if has_calls and finish == "stop" else finish
-
-
-def _joined_details(details: Sequence[Any]) -> list[Any]:
-    """Streamed `reasoning_details` as the whole ones: fragments of one index have their texts joined."""
-    joined: dict[Any, Any] = {}
-    for position, detail in enumerate(details):
-        if not isinstance(detail, dict) or "index" not in detail:
-            joined["position", position] = detail
-            continue
-        fragment = cast("dict[str, Any]", detail)
-        key = (fragment["index"], fragment.get("type"))
-        earlier = cast("dict[str, Any] | None", joined.get(key))
-        if earlier is None:
-            joined[key] = dict(fragment)
-            continue
-        for name, value in fragment.items():
-            if name in ("text", "summary", "data") and isinstance(value, str):
-                earlier[name] = str(earlier.get(name) or "") + value
-            elif value is not None:
-                earlier[name] = value
-    return list(joined.values())
-
-
-def _usage(said: dict[str, Any] | None) -> Usage | None:
-    if said is None:
-        return None
-    prompt: dict[str, Any] = said.get("prompt_tokens_details") or {}
-    completion: dict[str, Any] = said.get("completion_tokens_details") or {}
-    return Usage(
-        input_tokens=number(said.get("prompt_tokens")) or 0,
-        output_tokens=number(said.get("completion_tokens")) or 0,
-        cache_read_tokens=first_number(
-            prompt.get("cached_tokens"), said.get("cached_tokens"), said.get("prompt_cache_hit_tokens")
-        ),
-        cache_write_tokens=number(prompt.get("cache_write_tokens")),
-        reasoning_tokens=number(completion.get("reasoning_tokens")),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +17,7 @@ from nanobot.llm import adapt, failures
 from nanobot.llm.dialect import Dialect, Reading
 from nanobot.llm.endpoint import Adaptations, Endpoint
 from nanobot.llm.model import Emit, ModelRequest, ModelResponse, ProviderError
+from nanobot.llm.request import opaque
 from nanobot.sse import SseParser, SseTooLong
 
 log = logging.getLogger(__name__)
@@ -154,8 +154,3 @@ class Provider:
         for name, value in self.endpoint.headers.items():
             headers[name.lower()] = value
         return headers
-
-
-def opaque(text: str) -> str:
-    """A stable name for `text` that does not give it away."""
-    return hashlib.sha256(text.encode()).hexdigest()

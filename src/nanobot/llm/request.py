@@ -7,6 +7,7 @@ nothing but the message and its key, so a key names everything else it depends o
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from nanobot.llm.content import clean, encode
 from nanobot.llm.messages import Item, JsonObject, Message, Text, ToolCall, ToolOutput
 from nanobot.llm.model import ToolSet, ToolSpec
 
+_REASONER = re.compile(r"^(o[0-9]|gpt-([5-9]|[1-9][0-9]))")
 _CALLS = "calls"
 """Key in `Message.wire`: the ids of the calls of a message, NUL between them."""
 
@@ -82,6 +84,16 @@ def call_id(id: str, *, limit: int = 64) -> str:
     if plain == id and 0 < len(id) <= limit:
         return id
     return f"{plain[:48]}_{hashlib.sha1(clean(id).encode(), usedforsecurity=False).hexdigest()[:8]}"
+
+
+def is_reasoner(model: str) -> bool:
+    """Whether OpenAI's name for a model says that it reasons: such models take no temperature."""
+    return bool(_REASONER.match(model.rpartition("/")[2]))
+
+
+def opaque(text: str) -> str:
+    """A stable name for `text` that does not give it away."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _ends_with_user(messages: Sequence[Message]) -> Sequence[Message]:
