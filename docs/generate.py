@@ -5,6 +5,7 @@ python docs/generate.py [--check]
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,15 +125,12 @@ def tools() -> str:
     server = system_server(home=Path("/home"), sandbox=None, env={})
     entries = asyncio.run(server.listing("tools"))
     lines = ["# Built-in tools\n", f"## {server.name}\n"]
-    for tool in sorted(server.tools, key=lambda t: t.name):
-        lines += [
-            f"### {tool.name}\n",
-            f"{tool.description}\n",
-            "| Argument | Type | Meaning |",
-            "|---|---|---|",
-        ]
-        required = tool.schema.get("required", [])
-        for name, schema in tool.schema["properties"].items():
+    for entry in entries:
+        tool = entry.definition.object()
+        lines += [f"### {entry.key}\n", tool["description"] + "\n"]
+        lines += ["| Argument | Type | Meaning |", "|---|---|---|"]
+        required = tool["inputSchema"].get("required", [])
+        for name, schema in tool["inputSchema"]["properties"].items():
             mark = " (required)" if name in required else ""
             lines.append(f"| `{name}`{mark} | {schema.get('type', '')} | {schema.get('description', '')} |")
         lines.append("")

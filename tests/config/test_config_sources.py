@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nanobot.config.load import load_config
+from nanobot.config.load import Selection, load_config
 from nanobot.config.model import Reference
 from nanobot.errors import ConfigError
 
@@ -397,7 +397,7 @@ def test_relative_folders_of_servers(folder: Folder) -> None:
 def test_loading_raises_all_errors_at_once(folder: Folder) -> None:
     folder.write("a.yaml", "agents:\n  a: {tools: fs}\nmodels: {}\n")
     with pytest.raises(ConfigError) as caught:
-        load_config(["./a.yaml"], env=folder.env, cwd=folder.path)
+        load_config(Selection(sources=["./a.yaml"], env=folder.env, cwd=folder.path))
     assert str(caught.value).splitlines() == [
         "The configuration cannot be used:",
         *folder.findings("./a.yaml"),

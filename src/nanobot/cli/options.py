@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from nanobot.config.load import Selection
     from nanobot.config.model import Config
 
 
@@ -29,16 +30,14 @@ class ConfigChoice:
     default_model: str | None
     debug: bool
 
-    def load(self) -> Config:
-        """Read and check it. Raises `ConfigError`."""
-        from nanobot.config.load import load_config
+    def selection(self, *, strict: bool = False) -> Selection:
+        """The same for the loader, with what the process adds: its environment and directory."""
+        from nanobot.config.load import Selection
 
-        home = os.environ.get("NANOBOT_HOME")
-        return load_config(
-            self.sources,
+        return Selection(
+            sources=self.sources,
             env=os.environ,
             cwd=Path.cwd(),
-            home=Path(home) if home else None,
             env_file=self.env_file,
             set_env=self.set_env,
             empty_env=self.empty_env,
@@ -46,7 +45,14 @@ class ConfigChoice:
             agent=self.agent,
             builtin_agents=not self.exclude_built_in_agents,
             default_model=self.default_model,
+            strict=strict,
         )
+
+    def load(self) -> Config:
+        """Read and check it. Raises `ConfigError`."""
+        from nanobot.config.load import load_config
+
+        return load_config(self.selection())
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:

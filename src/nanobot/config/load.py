@@ -65,38 +65,8 @@ class Examined:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def load_config(
-    sources: Sequence[str] = (),
-    *,
-    env: Mapping[str, str],
-    cwd: Path,
-    home: Path | None = None,
-    env_file: str | None = None,
-    set_env: Sequence[str] = (),
-    empty_env: bool = False,
-    agent: str | None = None,
-    default_model: str | None = None,
-    default_mini_model: str | None = None,
-    profiles: Sequence[str] = (),
-    builtin_agents: bool = True,
-    strict: bool = False,
-) -> Config:
+def load_config(selection: Selection) -> Config:
     """The configuration of one process. `InvalidConfig` tells all that is wrong; warnings are logged."""
-    selection = Selection(
-        sources=sources,
-        env=env,
-        cwd=cwd,
-        home=home,
-        env_file=env_file,
-        set_env=set_env,
-        empty_env=empty_env,
-        agent=agent,
-        default_model=default_model,
-        default_mini_model=default_mini_model,
-        profiles=profiles,
-        builtin_agents=builtin_agents,
-        strict=strict,
-    )
     examined = examine(selection)
     if examined.config is None:
         raise InvalidConfig(examined.diagnostics)
