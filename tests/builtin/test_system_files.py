@@ -273,6 +273,18 @@ async def test_a_home_inside_the_working_folder_is_closed(tmp_path: Path) -> Non
     assert await world.use("glob", pattern="**/.nanobot/*") == "No files found matching pattern"
 
 
+async def test_the_secrets_of_a_home_stay_closed_when_it_is_the_working_folder(tmp_path: Path) -> None:
+    world = World(tmp_path, sandbox=None, env={"HOME": str(tmp_path / "work"), "PATH": os.environ["PATH"]})
+    world.put(".ssh/id_rsa", "treasure")
+    world.put(".netrc", "treasure")
+    world.put(".bashrc", "treasure")
+    for path in (".ssh/id_rsa", ".netrc"):
+        assert "closed to tools" in await world.fail("read", file_path=path)
+        assert "closed to tools" in await world.fail("write", file_path=path, content="x")
+    assert await world.use("grep", pattern="treasure", glob=".*") == ".bashrc"
+    assert await world.use("glob", pattern=".*/**") == "No files found matching pattern"
+
+
 async def test_without_a_working_folder_each_conversation_has_its_own(world: World) -> None:
     from nanobot.wire.call import Call
     from nanobot.wire.rpc import Payload

@@ -181,7 +181,9 @@ async def test_a_very_long_line_is_cut(world: World) -> None:
         ("a\\*", ["a*"], ["ab"]),
         ("{a,b/c}.txt", ["a.txt", "b/c.txt"], ["x/a.txt"]),
         ("[]a]", ["]", "a"], ["b"]),
-        ("{a", ["a"], []),
+        ("{a", ["{a"], ["a"]),
+        ("{a,{b,c}}x", ["ax", "bx", "cx"], ["x"]),
+        ("x{,.y}", ["x", "x.y"], ["y"]),
         ("a,b", ["a,b"], ["a"]),
     ],
 )
@@ -193,6 +195,21 @@ def test_path_patterns_are_read_as_git_reads_them(
     assert [path for path in other if compiled.fullmatch(path)] == []
 
 
-def test_a_path_pattern_that_is_none_is_refused() -> None:
-    with pytest.raises(ToolFailed, match="not a path pattern"):
-        path_pattern("[z-a]")
+@pytest.mark.parametrize(
+    ("pattern", "complaint"),
+    [
+        ("[z-a]", "not a path pattern"),
+        ("{a,b}" * 10, "more than 100 patterns"),
+        ("x" * 1001, "1000 characters"),
+    ],
+)
+def test_a_path_pattern_that_is_none_is_refused(pattern: str, complaint: str) -> None:
+    with pytest.raises(ToolFailed, match=complaint):
+        path_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"), [("**/a" * 60 + "/b", "/".join("a" * 120)), ("*a" * 60 + "*b", "a" * 250)]
+)
+def test_no_path_pattern_can_be_made_to_take_forever(pattern: str, path: str) -> None:
+    assert path_pattern(pattern).fullmatch(path) is None  # tried one after the other: 10^60 ways

@@ -39,6 +39,7 @@ class Database:
     def __init__(self, path: Path, engine: Engine) -> None:
         self._path = path
         self._engine = engine
+        self._closed = False
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="nanobot-store-reader")
         self._writing = engine.connect()
         self._writer = Writer(self._writing, partial(explain, path=path))
@@ -73,10 +74,13 @@ class Database:
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Run `work` on one consistent state of the database, which holds every write that has returned."""
+        if self._closed:
+            raise StoreError("The database is closed.")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
     def close(self) -> None:
         """Finish what was given, then let go of the file. Blocks."""
+        self._closed = True
         self._writer.close()
         self._readers.shutdown()
         self._writing.close()

@@ -95,9 +95,10 @@ class Writer:
             for job in group:
                 self._attempt(job)
             self._driver.execute("COMMIT")
-        except sqlite3.Error as e:
-            if self._driver.in_transaction:
-                self._driver.execute("ROLLBACK")
+        except Exception as e:  # whatever it is: those who wait must hear of it, and the thread must go on
+            with suppress(sqlite3.Error):
+                if self._driver.in_transaction:
+                    self._driver.execute("ROLLBACK")
             for job in group:
                 job.error = job.error or self._explain(e)
 

@@ -32,17 +32,9 @@ _ETC = (
 _SCRATCH = (Path("/tmp"), Path("/var/tmp"))
 
 _SECRETS = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".config/gcloud",
-    ".config/gh",
-    ".password-store",
-)
-"""Folders of a home that stay hidden even if the whole home is opened."""
+    ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .password-store .netrc .git-credentials "
+    ".npmrc .pypirc"
+).split()
 
 _PROBE_S = 10
 
@@ -138,6 +130,11 @@ def find_sandbox() -> Sandbox | None:
     return sandbox if worked.returncode == 0 else None
 
 
+def secrets_of(home: Path) -> list[Path]:
+    """What stays hidden of a person's home even if the whole home is opened."""
+    return [home / name for name in _SECRETS]
+
+
 def installation(program: str) -> list[Path]:
     """What the program at an absolute path needs, outside the system: itself, its prefix, its interpreter.
 
@@ -186,11 +183,14 @@ def _opened(
                 mounts[real] = (kind, str(real), str(real))
                 if real != path.absolute():
                     mounts[path.absolute()] = (kind, str(real), str(path.absolute()))
-    home = Path.home()
-    for path in (*hidden, *(home / name for name in _SECRETS)):
+    opened = [path for path, mount in mounts.items() if mount[0].endswith("bind")]
+    for path in (*hidden, *secrets_of(Path.home())):
         real = path.resolve()
-        if real.is_dir() and any(real.is_relative_to(p) for p, m in mounts.items() if m[0].endswith("bind")):
-            mounts[real] = ("--tmpfs", str(real))
+        if any(real.is_relative_to(outer) for outer in opened):
+            if real.is_dir():
+                mounts[real] = ("--tmpfs", str(real))
+            elif real.exists():
+                mounts[real] = ("--ro-bind", "/dev/null", str(real))
     return mounts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from anyio import to_thread
 
 from nanobot.builtin.server import BuiltinTool, ToolFailed
 from nanobot.builtin.system.programs import Programs
-from nanobot.builtin.system.workspace import Workspace, workspace_of
+from nanobot.builtin.system.workspace import Workspace, Workspaces
 from nanobot.ids import new_id
 from nanobot.wire.call import Call
 
@@ -31,7 +32,7 @@ _CONFINED = (
 )
 
 
-def bash_tool(programs: Programs, *, allowed: bool) -> BuiltinTool:
+def bash_tool(workspaces: Workspaces, programs: Programs, *, allowed: bool) -> BuiltinTool:
     """`allowed`: whether commands may run at all, which without a sandbox somebody must have decided."""
     return BuiltinTool(
         name="bash",
@@ -52,12 +53,14 @@ def bash_tool(programs: Programs, *, allowed: bool) -> BuiltinTool:
             },
             "required": ["command"],
         },
-        run=partial(_bash, programs, allowed),
+        run=partial(_bash, workspaces, programs, allowed),
         annotations={"destructiveHint": True, "openWorldHint": False},
     )
 
 
-async def _bash(programs: Programs, allowed: bool, arguments: dict[str, Any], call: Call) -> dict[str, Any]:
+async def _bash(
+    workspaces: Workspaces, programs: Programs, allowed: bool, arguments: dict[str, Any], call: Call
+) -> dict[str, Any]:
     command: str = arguments["command"]
     if not command.strip():
         raise ToolFailed("command is required")
@@ -73,7 +76,7 @@ async def _bash(programs: Programs, allowed: bool, arguments: dict[str, Any], ca
             "Install it (Debian and Ubuntu: `apt install bubblewrap`; it needs user namespaces), or allow "
             "commands to run unconfined with the rights of this user."
         )
-    workspace = workspace_of(call, programs.home)
+    workspace = workspaces.of(call)
     cwd = await to_thread.run_sync(_directory, workspace, arguments.get("workdir", "."))
     with Capture(workspace) as printed:
         try:
@@ -152,6 +155,9 @@ class Capture:
                     self._log = None
                     self._log_note = f"the first {MAX_LOG_BYTES >> 20} MiB: {self._log_note}"
         except OSError as e:
+            if self._log is not None:
+                with suppress(OSError):
+                    self._log.close()
             self._log = None
             self._log_note = f"the full output could not be kept: {e.strerror}"
 

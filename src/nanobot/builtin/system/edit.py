@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from nanobot.builtin.server import BuiltinTool, ToolFailed
 from nanobot.builtin.system.paths import Mark
-from nanobot.builtin.system.workspace import Seen, workspace_of
+from nanobot.builtin.system.workspace import Seen, Workspaces
 from nanobot.builtin.system.write import require_seen
 from nanobot.wire.call import Call
 
@@ -22,7 +22,7 @@ _LIKENESS = 0.6
 _SHOWN_PLACES = 10
 
 
-def edit_tool(home: Path, seen: Seen) -> BuiltinTool:
+def edit_tool(workspaces: Workspaces, seen: Seen) -> BuiltinTool:
     return BuiltinTool(
         name="edit",
         description=(
@@ -44,13 +44,13 @@ def edit_tool(home: Path, seen: Seen) -> BuiltinTool:
             },
             "required": ["file_path", "old_string", "new_string"],
         },
-        run=partial(_edit, home, seen),
+        run=partial(_edit, workspaces, seen),
         annotations={"destructiveHint": True},
     )
 
 
-async def _edit(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) -> str:
-    workspace = workspace_of(call, home)
+async def _edit(workspaces: Workspaces, seen: Seen, arguments: dict[str, Any], call: Call) -> str:
+    workspace = workspaces.of(call)
     path: str = arguments["file_path"]
     old: str = arguments["old_string"]
     new: str = arguments["new_string"]

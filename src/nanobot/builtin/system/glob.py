@@ -11,8 +11,9 @@ from anyio import to_thread
 from nanobot.builtin.server import BuiltinTool
 from nanobot.builtin.system.patterns import names_hidden, path_pattern
 from nanobot.builtin.system.programs import Programs
-from nanobot.builtin.system.search import Scope, find_files, scope_of
-from nanobot.builtin.system.workspace import Workspace, workspace_of
+from nanobot.builtin.system.query import Scope, scope_of
+from nanobot.builtin.system.search import find_files
+from nanobot.builtin.system.workspace import Workspace, Workspaces
 from nanobot.wire.call import Call
 
 MAX_FILES = 20_000
@@ -20,7 +21,7 @@ MAX_FILES = 20_000
 _NONE = "No files found matching pattern"
 
 
-def glob_tool(programs: Programs) -> BuiltinTool:
+def glob_tool(workspaces: Workspaces, programs: Programs) -> BuiltinTool:
     return BuiltinTool(
         name="glob",
         description=(
@@ -36,16 +37,16 @@ def glob_tool(programs: Programs) -> BuiltinTool:
             },
             "required": ["pattern"],
         },
-        run=partial(_glob, programs),
+        run=partial(_glob, workspaces, programs),
         annotations={"readOnlyHint": True},
     )
 
 
-async def _glob(programs: Programs, arguments: dict[str, Any], call: Call) -> str:
-    workspace = workspace_of(call, programs.home)
+async def _glob(workspaces: Workspaces, programs: Programs, arguments: dict[str, Any], call: Call) -> str:
+    workspace = workspaces.of(call)
     wanted: str = arguments["pattern"]
     pattern = path_pattern(wanted)
-    scope = scope_of(workspace, arguments.get("path", "."), programs.home, hidden=names_hidden(wanted))
+    scope = scope_of(workspace, arguments.get("path", "."), hidden=names_hidden(wanted))
     if scope is None:
         return _NONE
     files = await find_files(programs, workspace, scope)

@@ -10,8 +10,9 @@ from typing import Any
 from nanobot.builtin.server import BuiltinTool, ToolFailed
 from nanobot.builtin.system.patterns import names_hidden
 from nanobot.builtin.system.programs import Programs
-from nanobot.builtin.system.search import Line, Mode, Query, find_lines, scope_of
-from nanobot.builtin.system.workspace import workspace_of
+from nanobot.builtin.system.query import Line, Mode, Query, scope_of
+from nanobot.builtin.system.search import find_lines
+from nanobot.builtin.system.workspace import Workspaces
 from nanobot.wire.call import Call
 
 DEFAULT_RESULTS = 2000
@@ -21,7 +22,7 @@ _NONE = "No matches found"
 _COUNTS = ("-A", "-B", "-C", "head_limit", "offset")
 
 
-def grep_tool(programs: Programs) -> BuiltinTool:
+def grep_tool(workspaces: Workspaces, programs: Programs) -> BuiltinTool:
     return BuiltinTool(
         name="grep",
         description=(
@@ -55,17 +56,17 @@ def grep_tool(programs: Programs) -> BuiltinTool:
             },
             "required": ["pattern"],
         },
-        run=partial(_grep, programs),
+        run=partial(_grep, workspaces, programs),
         annotations={"readOnlyHint": True},
     )
 
 
-async def _grep(programs: Programs, arguments: dict[str, Any], call: Call) -> str:
+async def _grep(workspaces: Workspaces, programs: Programs, arguments: dict[str, Any], call: Call) -> str:
     numbers = {name: int(arguments.get(name, 0)) for name in _COUNTS}
     for name, number in numbers.items():
         if number < 0:
             raise ToolFailed(f"{name} must be >= 0")
-    workspace = workspace_of(call, programs.home)
+    workspace = workspaces.of(call)
     mode: Mode = arguments.get("output_mode", "files_with_matches")
     glob: str = arguments.get("glob", "")
     around = "-C" in arguments
@@ -80,7 +81,7 @@ async def _grep(programs: Programs, arguments: dict[str, Any], call: Call) -> st
         after=numbers["-C"] if around else numbers["-A"],
     )
     path: str = arguments.get("path", ".")
-    scope = scope_of(workspace, path, programs.home, hidden=names_hidden(glob))
+    scope = scope_of(workspace, path, hidden=names_hidden(glob))
     if scope is None:
         raise ToolFailed(f"'{path}' does not exist.")
     found = await find_lines(programs, workspace, scope, query)

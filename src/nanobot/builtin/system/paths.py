@@ -20,7 +20,10 @@ from nanobot.builtin.server import ToolFailed
 from nanobot.ids import new_id
 
 _MAX_LINKS = 40
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Windows has none of these, nor the calls on open directories: `Folder.place` refuses there.
+_NOFOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
+_DIRECTORY: int = getattr(os, "O_DIRECTORY", 0)
 
 
 class Mark(NamedTuple):
@@ -66,8 +69,8 @@ class Place:
 
     def open(self) -> BinaryIO:
         """Open a regular file for reading. Anything else (directory, pipe, device) is `ToolFailed`."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block us
-        file = os.open(self.name, flags, dir_fd=self.directory)
+        # A pipe must not make us wait for its writer.
+        file = os.open(self.name, os.O_RDONLY | _NOFOLLOW | _NONBLOCK, dir_fd=self.directory)
         kind = os.fstat(file).st_mode
         if not stat.S_ISREG(kind):
             os.close(file)
@@ -77,7 +80,7 @@ class Place:
 
     def create(self) -> BinaryIO:
         """Make a new file for writing, readable by its owner alone."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         return os.fdopen(os.open(self.name, flags, 0o600, dir_fd=self.directory), "wb")
 
     def replace(self, content: bytes, *, known: Mark | None) -> Mark:
@@ -107,7 +110,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A directory that tools may use. `hidden` directories inside it do not exist for them."""
+    """A directory that tools may use. `hidden` directories and files inside it are closed to them."""
 
     path: Path
     hidden: tuple[Path, ...] = ()
@@ -116,7 +119,7 @@ class Folder:
     def place(self, path: str | Path, *, create: bool = False) -> Generator[Place]:
         """What the relative or absolute `path` leads to. `create` makes missing parents (mode 0755).
 
-        Raises `ToolFailed` for a path that leads outside or into a hidden directory, `FileNotFoundError`
+        Raises `ToolFailed` for a path that leads outside or to something hidden, `FileNotFoundError`
         and other `OSError`s for a parent that is not there.
         """
         held = [_open_root(self.path)]
@@ -178,7 +181,7 @@ class Folder:
 
     def _refuse_hidden(self, found: os.stat_result, hidden: set[tuple[int, int]], names: list[str]) -> None:
         if (found.st_dev, found.st_ino) in hidden:
-            raise ToolFailed(f"'{self.path.joinpath(*names)}' is nanobot's own and closed to tools.")
+            raise ToolFailed(f"'{self.path.joinpath(*names)}' is closed to tools: it may hold secrets.")
 
     def _outside(self, path: Path) -> ToolFailed:
         return ToolFailed(
@@ -196,8 +199,10 @@ def _keep_owner(file: int, old: os.stat_result | None) -> None:
 
 
 def _open_root(path: Path) -> int:
+    if os.open not in os.supports_dir_fd:
+        raise ToolFailed("File tools need Linux or macOS: this system cannot hold a path while it is used.")
     try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return os.open(path, os.O_RDONLY | _DIRECTORY)
     except (FileNotFoundError, NotADirectoryError):
         raise ToolFailed(f"The working folder '{path}' does not exist.") from None
 
@@ -206,7 +211,7 @@ def _enter(parent: int, name: str, create: bool) -> int:
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=parent)
-    return os.open(name, _DIRECTORY, dir_fd=parent)
+    return os.open(name, os.O_RDONLY | _DIRECTORY | _NOFOLLOW, dir_fd=parent)
 
 
 def _let_go(held: list[int], wanted: int) -> None:

@@ -9,23 +9,25 @@ from dataclasses import dataclass
 from nanobot.builtin.server import ToolFailed
 
 _MAX_LENGTH = 1000
-_TOKENS = re.compile(
-    r"/\*\*/|^\*\*/|/\*\*$|^\*\*$|\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|[{},]|[^*?\[\\{},/]+|.", re.DOTALL
-)
+_MAX_ALTERNATIVES = 100
+_TOKENS = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|[^*?\[\\]+|.", re.DOTALL)
+_BRACES = re.compile(r"(?<!\\)\{([^{}]*)\}")
 
 
 def path_pattern(pattern: str) -> re.Pattern[str]:
     """What matches a whole relative path (`/` between names).
 
     Without a slash (but at the end) the last name is matched at any depth, else the path from its start.
-    `*` and `?` stay within a name, `**` does not, `{a,b}` is one of both. Raises `ToolFailed`.
+    `*` and `?` stay within a name, `**` does not, `{a,b}` is one of both. Matching takes no time that grows
+    with more than the square of the path, whatever the pattern. Raises `ToolFailed`.
     """
     if len(pattern) > _MAX_LENGTH:
         raise ToolFailed(f"A path pattern may have {_MAX_LENGTH} characters.")
     anywhere = "/" not in pattern.rstrip("/")
     body = pattern.removeprefix("./").lstrip("/").rstrip("/")
+    choices = [_path([*(["**"] if anywhere else []), *choice.split("/")]) for choice in _alternatives(body)]
     try:
-        return re.compile(("(?:.*/)?" if anywhere else "") + _translated(body), re.DOTALL)
+        return re.compile("|".join(choices), re.DOTALL)
     except re.error as e:
         raise ToolFailed(f"{pattern!r} is not a path pattern: {e}") from None
 
@@ -75,37 +77,56 @@ def is_ignored(rules: Sequence[IgnoreRule], path: str, *, is_directory: bool) ->
     return False
 
 
-def _translated(pattern: str) -> str:
-    parts: list[str] = []
-    depth = 0
+def _alternatives(pattern: str) -> list[str]:
+    """The patterns that one with `{a,b}` stands for; the innermost braces are resolved first."""
+    done: dict[str, None] = {}
+    ahead = [pattern]
+    while ahead:
+        if len(ahead) + len(done) > _MAX_ALTERNATIVES:
+            raise ToolFailed(f"{pattern!r} stands for more than {_MAX_ALTERNATIVES} patterns.")
+        one = ahead.pop()
+        if (braces := _BRACES.search(one)) is None:
+            done[one] = None
+        else:
+            ahead += [one[: braces.start()] + choice + one[braces.end() :] for choice in braces[1].split(",")]
+    return list(done)
+
+
+def _path(names: list[str]) -> str:
+    """`**` and the names between, each part found where it first fits: a later place never fits better."""
+    parts: list[list[str]] = [[]]
+    for name in names:
+        if name != "**":
+            parts[-1].append(_name(name))
+        elif parts[-1] or len(parts) == 1:
+            parts.append([])
+    first, *rest = ["/".join(part) for part in parts]
+    if not rest:
+        return first
+    *middle, last = rest
+    found = (f"(?>(?:[^/]+/)*?{part}/)" for part in middle)
+    return (first and first + "/") + "".join(found) + (f"(?:[^/]+/)*{last}" if last else ".+")
+
+
+def _name(pattern: str) -> str:
+    """One name; of several `*` each but the last stands for as little as it can."""
+    pieces: list[str] = [""]
     for token in _TOKENS.findall(pattern):
-        match token:
-            case "/**/":
-                parts.append("/(?:.*/)?")
-            case "**/":
-                parts.append("(?:.*/)?")
-            case "/**":
-                parts.append("/.*")
+        match token[0]:
+            case "*":
+                pieces.append("")
             case "?":
-                parts.append("[^/]")
-            case "{":
-                depth += 1
-                parts.append("(?:")
-            case "}" if depth:
-                depth -= 1
-                parts.append(")")
-            case "," if depth:
-                parts.append("|")
-            case _ if token == "**" and pattern == "**":
-                parts.append(".*")
-            case _ if token[0] == "*":
-                parts.append("[^/]*")
-            case _ if token[0] == "[" and len(token) > 2:
+                pieces[-1] += "[^/]"
+            case "[" if len(token) > 2:
                 inner = token[1:-1]
                 inner = "^" + inner[1:] if inner[0] == "!" else inner
-                parts.append("(?!/)[" + inner.replace("\\", "\\\\").replace("[", "\\[") + "]")
-            case _ if token[0] == "\\" and len(token) == 2:
-                parts.append(re.escape(token[1]))
+                pieces[-1] += "(?!/)[" + inner.replace("\\", "\\\\").replace("[", "\\[") + "]"
+            case "\\" if len(token) == 2:
+                pieces[-1] += re.escape(token[1])
             case _:
-                parts.append(re.escape(token))
-    return "".join(parts) + ")" * depth
+                pieces[-1] += re.escape(token)
+    first, *rest = pieces
+    if not rest:
+        return first
+    *middle, last = rest
+    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle) + f"[^/]*{last}"

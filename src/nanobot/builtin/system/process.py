@@ -45,9 +45,8 @@ async def run(
     """
     pipes = [_Pipe(out)] if err is None else [_Pipe(out), _Pipe(err)]
     try:
-        with anyio.CancelScope(
-            shield=True
-        ):  # else a cancellation now would end the program, not its children
+        # Shielded: a cancellation in the middle of it would end the program and forget its children.
+        with anyio.fail_after(_START_S, shield=True):
             process = await anyio.open_process(
                 argv,
                 stdin=stdin,

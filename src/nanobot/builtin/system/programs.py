@@ -25,7 +25,6 @@ class Programs:
 
     sandbox: Sandbox | None
     env: Mapping[str, str]
-    home: Path
 
     def find(self, name: str) -> str | None:
         """The path of a program: one that was installed along with us, else from PATH."""
@@ -56,7 +55,7 @@ class Programs:
                 cwd=cwd,
                 writable=folders if writable else (),
                 readable=() if writable else folders,
-                hidden=[self.home],
+                hidden=workspace.folder.hidden,
                 network=False,
             )
         return await process.run(argv, cwd=cwd, env=env, timeout_s=timeout_s, out=out, err=err, stdin=stdin)

@@ -14,7 +14,7 @@ from nanobot.builtin.server import BuiltinTool, ToolFailed
 from nanobot.builtin.system.paths import Mark
 from nanobot.builtin.system.pdf import WHOLE, read_pdf
 from nanobot.builtin.system.programs import Programs
-from nanobot.builtin.system.workspace import Seen, workspace_of
+from nanobot.builtin.system.workspace import Seen, Workspaces
 from nanobot.wire.call import Call
 
 DEFAULT_LINES = 2000
@@ -29,7 +29,7 @@ _LINE_BYTES = MAX_LINE_CHARACTERS * 4 + 2
 _IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
 
 
-def read_tool(programs: Programs, seen: Seen) -> BuiltinTool:
+def read_tool(workspaces: Workspaces, programs: Programs, seen: Seen) -> BuiltinTool:
     return BuiltinTool(
         name="read",
         description=(
@@ -48,13 +48,15 @@ def read_tool(programs: Programs, seen: Seen) -> BuiltinTool:
             },
             "required": ["file_path"],
         },
-        run=partial(_read, programs, seen),
+        run=partial(_read, workspaces, programs, seen),
         annotations={"readOnlyHint": True},
     )
 
 
-async def _read(programs: Programs, seen: Seen, arguments: dict[str, Any], call: Call) -> dict[str, Any]:
-    workspace = workspace_of(call, programs.home)
+async def _read(
+    workspaces: Workspaces, programs: Programs, seen: Seen, arguments: dict[str, Any], call: Call
+) -> dict[str, Any]:
+    workspace = workspaces.of(call)
     path: str = arguments["file_path"]
     kind = Path(path).suffix.lower()
     if kind == ".pdf":

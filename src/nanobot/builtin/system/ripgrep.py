@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from nanobot.builtin.server import ToolFailed
 from nanobot.builtin.system.programs import Programs
-from nanobot.builtin.system.search import TIMEOUT_S, Line, Query, Scope
+from nanobot.builtin.system.query import TIMEOUT_S, Line, Query, Scope
 from nanobot.builtin.system.workspace import Workspace
 
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
@@ -75,9 +75,8 @@ def _line(raw: bytes, query: Query) -> Line | None:
 
 def _scope_options(scope: Scope) -> list[str]:
     options = ["--hidden", "--glob=!.git"] if scope.hidden else []
-    if scope.exclude:  # last: of globs that contradict each other the last one decides
-        options.append("--glob=!/" + re.sub(r"([\\*?\[\]{}!])", r"\\\1", scope.exclude))
-    return options
+    # They come last: of globs that contradict each other the last one decides.
+    return options + ["--glob=!/" + re.sub(r"([\\*?\[\]{}!])", r"\\\1", path) for path in scope.exclude]
 
 
 def _start(scope: Scope) -> str:

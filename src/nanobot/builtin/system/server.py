@@ -13,9 +13,9 @@ from nanobot.builtin.system.grep import grep_tool
 from nanobot.builtin.system.programs import Programs
 from nanobot.builtin.system.read import read_tool
 from nanobot.builtin.system.todo import todo_tool
-from nanobot.builtin.system.workspace import Seen
+from nanobot.builtin.system.workspace import Seen, Workspaces
 from nanobot.builtin.system.write import write_tool
-from nanobot.upstream.sandbox import Sandbox
+from nanobot.upstream.sandbox import Sandbox, secrets_of
 
 
 def system_server(
@@ -27,17 +27,19 @@ def system_server(
     `bash` only says why it is off, unless `allow_unconfined`.
     """
     home = home.resolve()
-    programs = Programs(sandbox, env, home)
+    secrets = secrets_of(Path(env["HOME"])) if env.get("HOME") else ()
+    workspaces = Workspaces(home, (home, *secrets))
+    programs = Programs(sandbox, env)
     seen = Seen()
     return BuiltinServer(
         "nanobot.system",
         [
-            bash_tool(programs, allowed=sandbox is not None or allow_unconfined),
-            read_tool(programs, seen),
-            write_tool(home, seen),
-            edit_tool(home, seen),
-            glob_tool(programs),
-            grep_tool(programs),
-            todo_tool(home),
+            bash_tool(workspaces, programs, allowed=sandbox is not None or allow_unconfined),
+            read_tool(workspaces, programs, seen),
+            write_tool(workspaces, seen),
+            edit_tool(workspaces, seen),
+            glob_tool(workspaces, programs),
+            grep_tool(workspaces, programs),
+            todo_tool(workspaces),
         ],
     )

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from anyio import to_thread
 
 from nanobot.builtin.server import BuiltinTool, ToolFailed
-from nanobot.builtin.system.workspace import workspace_of
+from nanobot.builtin.system.workspace import Workspaces
 from nanobot.wire.call import Call
 
 _FILE = ".nanobot/todo.json"
 _MAX_TASKS = 200
 
 
-def todo_tool(home: Path) -> BuiltinTool:
+def todo_tool(workspaces: Workspaces) -> BuiltinTool:
     task = {
         "type": "object",
         "properties": {
@@ -41,12 +40,12 @@ def todo_tool(home: Path) -> BuiltinTool:
             "properties": {"todos": {"type": "array", "items": task, "maxItems": _MAX_TASKS}},
             "required": ["todos"],
         },
-        run=partial(_todo_write, home),
+        run=partial(_todo_write, workspaces),
         annotations={"idempotentHint": True},
     )
 
 
-async def _todo_write(home: Path, arguments: dict[str, Any], call: Call) -> str:
+async def _todo_write(workspaces: Workspaces, arguments: dict[str, Any], call: Call) -> str:
     todos: list[dict[str, str]] = [
         {name: task[name] for name in ("content", "status", "activeForm")} for task in arguments["todos"]
     ]
@@ -57,7 +56,7 @@ async def _todo_write(home: Path, arguments: dict[str, Any], call: Call) -> str:
     if sum(task["status"] == "in_progress" for task in todos) > 1:
         raise ToolFailed("only one task can be in_progress at a time")
     text = msgspec.json.format(msgspec.json.encode(todos), indent=2)
-    workspace = workspace_of(call, home)
+    workspace = workspaces.of(call)
 
     def keep() -> None:
         with workspace.own.place(_FILE, create=True) as place:

@@ -7,13 +7,12 @@ import re
 import stat
 import time
 from collections.abc import Generator
-from functools import partial
 from pathlib import PurePosixPath
 
 from nanobot.builtin.server import ToolFailed
 from nanobot.builtin.system.paths import Folder
 from nanobot.builtin.system.patterns import IgnoreRule, ignore_rules, is_ignored, path_pattern
-from nanobot.builtin.system.search import TIMEOUT_S, Line, Query, Scope
+from nanobot.builtin.system.query import TIMEOUT_S, Line, Query, Scope
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """A longer file is passed over."""
@@ -147,11 +146,13 @@ def _files(scope: Scope) -> Generator[tuple[str, int, bool]]:
                 name
                 for name in directories
                 if _visible(name, scope)
-                and prefix + name != scope.exclude
+                and prefix + name not in scope.exclude
                 and not is_ignored(known, prefix + name, is_directory=True)
             ]
             rules |= {prefix + name: known for name in directories}
-            for name in filter(partial(_visible, scope=scope), files):
+            for name in files:
+                if not _visible(name, scope) or prefix + name in scope.exclude:
+                    continue
                 if stat.S_ISREG(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
                     yield prefix + name, directory, is_ignored(known, prefix + name, is_directory=False)
 

@@ -46,15 +46,22 @@ class Workspace:
         return path.relative_to(self.folder.path).as_posix() if inside else str(path)
 
 
-def workspace_of(call: Call, home: Path) -> Workspace:
-    """The workspace of a call. Its own folder `<home>/files/<conversation>` is made if it is missing."""
-    session = _session(call)
-    own = home / "files" / session
-    own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    own_folder = Folder(own.resolve())
-    if call.folder is None or call.folder.resolve() == own_folder.path:
-        return Workspace(session, own_folder, own_folder)
-    return Workspace(session, Folder(call.folder.resolve(), hidden=(home,)), own_folder)
+@dataclass(frozen=True, slots=True)
+class Workspaces:
+    """The workspaces of all conversations. `closed` is what no tool may reach in any folder, `home` first."""
+
+    home: Path
+    closed: tuple[Path, ...]
+
+    def of(self, call: Call) -> Workspace:
+        """The workspace of a call. Its own folder `<home>/files/<conversation>` is made if it is missing."""
+        session = _session(call)
+        own = self.home / "files" / session
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder = Folder(own.resolve())
+        if call.folder is None or call.folder.resolve() == own_folder.path:
+            return Workspace(session, own_folder, own_folder)
+        return Workspace(session, Folder(call.folder.resolve(), self.closed), own_folder)
 
 
 def _session(call: Call) -> str:

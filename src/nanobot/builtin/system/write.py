@@ -10,11 +10,11 @@ from anyio import to_thread
 
 from nanobot.builtin.server import BuiltinTool, ToolFailed
 from nanobot.builtin.system.paths import Mark
-from nanobot.builtin.system.workspace import Seen, workspace_of
+from nanobot.builtin.system.workspace import Seen, Workspaces
 from nanobot.wire.call import Call
 
 
-def write_tool(home: Path, seen: Seen) -> BuiltinTool:
+def write_tool(workspaces: Workspaces, seen: Seen) -> BuiltinTool:
     return BuiltinTool(
         name="write",
         description=(
@@ -29,13 +29,13 @@ def write_tool(home: Path, seen: Seen) -> BuiltinTool:
             },
             "required": ["file_path", "content"],
         },
-        run=partial(_write, home, seen),
+        run=partial(_write, workspaces, seen),
         annotations={"destructiveHint": True, "idempotentHint": True},
     )
 
 
-async def _write(home: Path, seen: Seen, arguments: dict[str, Any], call: Call) -> str:
-    workspace = workspace_of(call, home)
+async def _write(workspaces: Workspaces, seen: Seen, arguments: dict[str, Any], call: Call) -> str:
+    workspace = workspaces.of(call)
     path: str = arguments["file_path"]
     content: str = arguments["content"]
 
