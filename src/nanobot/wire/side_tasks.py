@@ -59,10 +59,11 @@ class Patience:
         self._seconds = seconds
         self._due: dict[Callable[[], None], float] = {}  # in the order in which they come due
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # kept: asking for it is a system call
 
     def watch(self, lost: Callable[[], None]) -> None:
         """Call `lost` unless `forget` is called in time."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
         self._due[lost] = loop.time() + self._seconds
         if self._timer is None:
             self._timer = loop.call_later(self._seconds, self._look, loop)
