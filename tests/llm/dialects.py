@@ -102,3 +102,8 @@ def neutral(items: Sequence[Item]) -> list[Any]:
             case _:
                 left.append(item)
     return left
+
+
+def said(answer: ModelResponse) -> str:
+    """The text of an answer."""
+    return "".join(item.text for item in answer.items if isinstance(item, Text))

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.llm.dialects import request
+from tests.llm.dialects import request, said
 
 from nanobot.llm.demo import DemoModel
 from nanobot.llm.messages import Message, Text, ToolOutput
@@ -140,7 +140,7 @@ async def test_a_structured_answer_fits_its_schema() -> None:
     }
     output = OutputFormat(name="shape", schema=schema)
     answer = await DemoModel().respond(request(output=output), lambda _: None)
-    assert json.loads(answer.items[0].text) == {"n": 3, "s": "x"}  # type: ignore[union-attr]
+    assert json.loads(said(answer)) == {"n": 3, "s": "x"}
 
 
 async def test_it_streams_word_by_word() -> None:
@@ -148,5 +148,5 @@ async def test_it_streams_word_by_word() -> None:
     answer = await DemoModel().respond(request(), deltas.append)
     pieces = [d.text for d in deltas if isinstance(d, TextDelta)]
     assert len(pieces) > 20
-    assert "".join(pieces) == answer.items[0].text  # type: ignore[union-attr]
+    assert "".join(pieces) == said(answer)
     assert answer.usage.source == "estimated"

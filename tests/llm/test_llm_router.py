@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.llm.dialects import request
+from tests.llm.dialects import request, said
 
 from nanobot.config.builtin import KNOWN_PROVIDERS
 from nanobot.config.model import Agent, Config, LlmProvider
@@ -145,7 +145,7 @@ async def test_without_a_key_a_model_server_of_this_machine_is_used(http: Http) 
         chosen = models.choose(agent())
         answer = await chosen.model.respond(request(model=chosen.name), lambda _: None)
         assert chosen.name == "llama3"
-        assert answer.items[0].text == "local"  # type: ignore[union-attr]
+        assert said(answer) == "local"
         assert "authorization" not in server.requests[0].headers
 
         avoiding = Models(config(env), http)
@@ -188,7 +188,7 @@ async def test_a_fallback_answers_and_one_that_cannot_be_used_is_left_out(http: 
         models = Models(config(llm_providers=configured), http)
         chosen = models.choose(agent("one/a", fallbacks=("claude-x", "two/b")))
         answer = await chosen.model.respond(request(model=chosen.name), lambda _: None)
-        assert answer.items[0].text == "second"  # type: ignore[union-attr]
+        assert said(answer) == "second"
         assert [r.json["model"] for r in server.requests] == ["a", "b"]
 
 
@@ -200,7 +200,7 @@ async def test_one_choice_is_made_once(http: Http) -> None:
 async def test_a_script_can_stand_in(http: Http, tmp_path: Path) -> None:
     with ScriptedModel([says("from the test")]) as script:
         chosen = Models(config(), http, scripted=script).choose(agent("scripted"))
-        assert (await chosen.model.respond(request(), lambda _: None)).items[0].text == "from the test"  # type: ignore[union-attr]
+        assert said(await chosen.model.respond(request(), lambda _: None)) == "from the test"
 
     file = tmp_path / "script.json"
     file.write_text(json.dumps([{"calls": [{"name": "t", "arguments": {"a": 1}}]}, {"says": "done"}]))
