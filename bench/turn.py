@@ -109,10 +109,9 @@ def growth(ours: Ours, child: subprocess.Popen) -> None:
         load = drive(ours.base, ours.request, len(threads), turns)
         return (cpu_seconds(child.pid) - before) * 1000 / len(load.latencies)
 
-    short = ours.threads[:36]
+    short, long = ours.threads[:36], ours.threads[36:]
     cost(short, 3)
     at_10 = cost(short, 4)
-    long = ours.threads[36:]
     cost(long, 490)
     at_1000 = cost(long, 36)
     report.ratio("turn at 1,000 stored messages, ms CPU", at_1000, "at 10, ms CPU", at_10, at_most=1.3)
