@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from tests.upstream.world import running, until, use
 from tests.wire.http_peer import Answer, Asked, Peer, serving
 
@@ -89,3 +89,16 @@ async def test_headers_are_expanded_and_an_unset_one_sends_nothing() -> None:
                 await upstream.ready()
         assert "two" not in str(failure.value)
     assert peer.asked == []
+
+
+async def test_a_server_that_repeats_a_credential_does_not_get_it_into_an_error() -> None:
+    async def on_request(asked: Asked) -> Answer:
+        error = {"code": -32000, "message": f"bad token {asked.headers['x-token']}"}
+        return JSONResponse({"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
+
+    async with serving(Peer(on_request)) as url:
+        server = McpServer(name="far", url=url, headers={"X-Token": "${TOKEN}"})
+        async with running(server, env={"TOKEN": "canary-1"}) as upstream:
+            with pytest.raises(UpstreamUnavailable, match=r"bad token \*\*\*") as failure:
+                await upstream.ready()
+            assert "canary" not in f"{failure.value} {upstream.state}"

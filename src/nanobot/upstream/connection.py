@@ -24,7 +24,7 @@ from nanobot.http import Http
 from nanobot.upstream.definition import Remote, expanded
 from nanobot.upstream.inputs import completed
 from nanobot.upstream.pages import read_pages
-from nanobot.upstream.process import Command, StartFailed, open_process
+from nanobot.upstream.process import Command, StartFailed, open_process, redacted
 from nanobot.wire.call import Call
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
@@ -242,7 +242,8 @@ class Upstream:
         except Exception as e:  # boundary: one server must not end the others
             log.exception("connection ended by a fault", extra={"server": self.name})
             reason = f"an internal fault ({type(e).__name__}); the log has the details"
-        return None if ready_at is None else anyio.current_time() - ready_at, reason
+        lived_s = None if ready_at is None else anyio.current_time() - ready_at
+        return lived_s, redacted(reason, target.secrets)
 
     @asynccontextmanager
     async def _opened(self, target: Remote | Command) -> AsyncGenerator[Connection]:

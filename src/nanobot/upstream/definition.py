@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +29,8 @@ class Remote:
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+    secrets: Sequence[str] = field(default=(), repr=False)
+    """Texts that must not reach a log or an error; longest first."""
 
 
 def expanded(server: McpServer, env: Mapping[str, str]) -> Remote | Command:
@@ -62,7 +64,7 @@ def _remote(server: McpServer, env: Mapping[str, str]) -> Remote:
                 f"{place} of MCP server {server.name!r} cannot be sent: a header is one line of text."
             )
         headers[name] = value
-    return Remote(url=url, headers=headers)
+    return Remote(url=url, headers=headers, secrets=_secrets([*headers.values(), *_referenced(server, env)]))
 
 
 def _command(server: McpServer, env: Mapping[str, str]) -> Command:
@@ -91,7 +93,10 @@ def _expand(server: McpServer, place: str, text: str, env: Mapping[str, str]) ->
 
 def _referenced(server: McpServer, env: Mapping[str, str]) -> list[str]:
     """The values of all variables that the definition mentions."""
-    texts = (server.command, *server.args, server.cwd, *server.env, *server.env.values())
+    texts = (
+        *(server.url, server.command, server.cwd, *server.args),
+        *(*server.env, *server.env.values(), *server.headers, *server.headers.values()),
+    )
     return [env[name] for text in texts for name in _REFERENCE.findall(text) if name in env]
 
 

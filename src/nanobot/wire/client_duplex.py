@@ -135,11 +135,11 @@ class DuplexConnection:
 
     async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
         del version  # a line carries no headers
-        return await self._exchange(Outgoing(next(self._ids), Call(), math.inf), method, params, is_ours=True)
+        return await self._exchange(Outgoing(next(self._ids), Call(), None), method, params, is_ours=True)
 
     async def listen(self, params: Payload) -> None:
         """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
-        outgoing = Outgoing(next(self._ids), Call(), math.inf)
+        outgoing = Outgoing(next(self._ids), Call(), None)
         params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
         await self._exchange(outgoing, "subscriptions/listen", params, is_ours=True)
 
@@ -152,13 +152,14 @@ class DuplexConnection:
     ) -> Payload:
         waiting = self._waiting[outgoing.id] = _Waiting(outgoing, is_ours=is_ours)
         try:
-            with outgoing.scope:
+            async with outgoing.clock:
                 await self._send(encode_request(outgoing.id, method, params))
                 outcome = await waiting.outcome
                 if isinstance(outcome, Exception):
                     raise outcome
                 return outcome
-            raise NoAnswer(outgoing.timeout_s)
+        except TimeoutError:
+            raise NoAnswer(outgoing.timeout_s or 0) from None
         finally:
             # Still in the table: nobody waits any more, be it for cancellation or for the time.
             if self._waiting.pop(outgoing.id, None) is not None and method != "initialize":

@@ -7,7 +7,6 @@ connection owns one stream for what belongs to no request, and says goodbye at i
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -226,21 +225,22 @@ class HttpConnection:
         outgoing = Outgoing(next(self._ids), call, timeout_s)
         self._under_way[outgoing.id] = outgoing
         try:
-            with outgoing.scope:
+            async with outgoing.clock:
                 return await self._deliver(outgoing, method, params)
+        except TimeoutError:
+            self._withdraw(outgoing)
+            raise NoAnswer(timeout_s) from None
         except anyio.get_cancelled_exc_class():
             self._withdraw(outgoing)
             raise
         finally:
             del self._under_way[outgoing.id]
-        self._withdraw(outgoing)
-        raise NoAnswer(timeout_s)
 
     async def notify(self, method: str, params: Payload) -> None:
         await self._tell(encode_notification(method, params), method)
 
     async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
-        outgoing = Outgoing(next(self._ids), Call(), math.inf)
+        outgoing = Outgoing(next(self._ids), Call(), None)
         headers = self._post_headers
         if version is None:
             self._session = None
@@ -260,7 +260,7 @@ class HttpConnection:
 
     async def listen(self, params: Payload) -> None:
         """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
-        method, outgoing = "subscriptions/listen", Outgoing(next(self._ids), Call(), math.inf)
+        method, outgoing = "subscriptions/listen", Outgoing(next(self._ids), Call(), None)
         params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
         message = encode_request(outgoing.id, method, params)
         try:
@@ -416,9 +416,8 @@ class HttpConnection:
         target = urljoin(self._url, reply.headers.get("Location", ""))
         if not keeps_method or not same_origin(self._url, target):
             where = urlsplit(target)
-            raise Refused(
-                reply.status, f"it redirects to {where.scheme}://{where.netloc}{where.path}; use that address"
-            )
+            address = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
+            raise Refused(reply.status, f"it redirects to {address}; use that address")
         self._url = target
 
     def _lost(self, e: HttpError) -> ConnectionLost:

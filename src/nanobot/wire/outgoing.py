@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-import anyio
 import msgspec
 
 from nanobot.wire.call import Call
@@ -36,19 +36,21 @@ _encode = msgspec.json.Encoder().encode
 class Outgoing:
     """A request that waits for its answer. `id` is also its progress token.
 
-    Its `scope` ends it when its time is over; a question to a person stops the clock.
+    It is waited for inside `async with outgoing.clock`, which raises `TimeoutError` when its time is over;
+    progress winds the clock up again and a question to a person stops it. `timeout_s` None: no limit.
     """
 
-    __slots__ = ("_latest", "_questions", "call", "id", "scope", "timeout_s")
+    __slots__ = ("_latest", "_questions", "call", "clock", "id", "timeout_s")
 
-    def __init__(self, id: int, call: Call, timeout_s: float) -> None:
-        now = anyio.current_time()
+    def __init__(self, id: int, call: Call, timeout_s: float | None) -> None:
+        now = asyncio.get_running_loop().time()
         self.id = id
         self.call = call
         self.timeout_s = timeout_s
-        self._latest = now + max(LONGEST_S, timeout_s)
+        self._latest = now + max(LONGEST_S, timeout_s or 0)
         self._questions = 0
-        self.scope = anyio.CancelScope(deadline=now + timeout_s)
+        # Half the price of an anyio scope, and every relayed call pays it.
+        self.clock = asyncio.timeout_at(None if timeout_s is None else now + timeout_s)
 
     def hear(self, method: str, params: Payload) -> None:
         """Pass on a notification that belongs to this request; progress winds its clock up again."""
@@ -61,7 +63,7 @@ class Outgoing:
     async def answer(self, question: Request) -> bytes:
         """The encoded answer to a request of the server, put to whoever made this one."""
         self._questions += 1
-        self.scope.deadline = math.inf
+        self._wind(None)
         try:
             return await answer(question, self.call)
         finally:
@@ -69,8 +71,12 @@ class Outgoing:
             self._restart()
 
     def _restart(self) -> None:
-        if not self._questions:
-            self.scope.deadline = min(anyio.current_time() + self.timeout_s, self._latest)
+        if not self._questions and self.timeout_s is not None:
+            self._wind(min(asyncio.get_running_loop().time() + self.timeout_s, self._latest))
+
+    def _wind(self, until: float | None) -> None:
+        with suppress(RuntimeError):  # its time is over, or nobody waits any more
+            self.clock.reschedule(until)
 
 
 def stamped(params: Payload, call: Call, *, token: int | None, envelope: Mapping[str, Any]) -> Payload:
