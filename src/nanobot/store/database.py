@@ -26,7 +26,7 @@ _READERS = 4
 _BUSY_S = 5.0
 """How long one process waits for another's write before it gives up."""
 _CHECKED_BYTES = 16 * 1024 * 1024
-"""A file up to this size is read through when it is opened (about 15 ms); a larger one is not."""
+"""A file up to this size is read through when it is opened (about 30 ms); a larger one is not."""
 
 
 class Database:
