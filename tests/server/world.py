@@ -136,8 +136,9 @@ async def served(
     settings: ServerSettings | None = None,
     ui: bool = True,
     first: tuple[Agent, ...] = (),
+    port: int = 0,
 ) -> AsyncGenerator[Served]:
-    """Everything running on a free port of loopback."""
+    """Everything running on loopback, on a free port if none is given."""
     async with model_server() as model, open_http() as client:
         async with open_app(configured(home, model, settings, first)) as app, task_group() as group:
             started: list[str] = []
@@ -148,7 +149,7 @@ async def served(
                 is_up.set()
 
             async def run() -> None:
-                await serve_on(open_listener("127.0.0.1", 0), app, ui=ui, ready=ready)
+                await serve_on(open_listener("127.0.0.1", port), app, ui=ui, ready=ready)
 
             group.start_soon(run)
             await is_up.wait()

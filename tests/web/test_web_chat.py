@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
+from tests.peers.programs import free_port
 from tests.server.world import served
 from tests.web.browser import window
 
@@ -264,3 +266,27 @@ async def test_a_link_with_a_question_fills_the_box_and_sends_nothing(tmp_path: 
     async with served(tmp_path) as nanobot, window(nanobot.url + "/?q=What+is+new%3F") as chat:
         await expect(chat.page.get_by_role("textbox", name="Message")).to_have_value("What is new?")
         assert (await nanobot.ask("GET", "/api/threads")).json == {"threads": []}
+
+
+async def test_a_chat_that_does_not_exist_is_said_to_be_missing(tmp_path: Path) -> None:
+    missing = "/c/00000000-0000-4000-8000-000000000000"
+    async with served(tmp_path) as nanobot, window(nanobot.url + missing) as chat:
+        await expect(chat.page.get_by_role("alert")).to_contain_text("There is no such chat")
+
+
+async def test_when_the_server_comes_back_the_conversation_goes_on_where_it_was(tmp_path: Path) -> None:
+    port = free_port()
+    async with AsyncExitStack() as stack:
+        async with served(tmp_path, port=port) as nanobot:
+            chat = await stack.enter_async_context(window(nanobot.url))
+            log, alert = chat.page.get_by_role("log"), chat.page.get_by_role("alert")
+            await chat.say("hello")
+            await expect(log).to_contain_text("Hello from the scripted model.")
+        await expect(alert).to_contain_text("The connection is interrupted")
+        await expect(log).to_contain_text("Hello from the scripted model.")
+        async with served(tmp_path, port=port) as nanobot:
+            await expect(alert).to_be_hidden()
+            nanobot.model.queue(Reply(text="Here again."))
+            await chat.say("Still there?")
+            await expect(log).to_contain_text("Here again.")
+            await expect(log.locator("article")).to_have_count(4)

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -28,8 +27,6 @@ from nanobot.upstream.connection import UpstreamState
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Methods = Mapping[str, Handler]
-
-HEALTH_PATH: Final = "/healthz"
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch

@@ -8,7 +8,6 @@ from typing import Final
 
 import anyio
 from anyio import CancelScope
-from starlette.types import Receive
 
 from nanobot.aio import task_group
 from nanobot.server.exchange import Exchange
@@ -23,6 +22,9 @@ STREAM_HEADERS: Final[tuple[Header, ...]] = (
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+END: Final = {"type": "http.response.body"}
 
 Write = Callable[[bytes], Awaitable[None]]
 """Send formatted events. Waits while the client is slow to read."""
@@ -57,31 +59,35 @@ async def event_stream(
 
     When the client leaves (or `closing` says so) the block is cancelled, and that cancellation ends here.
     """
+    is_over = False
 
     async def write(events: bytes) -> None:
         await http.send({"type": "http.response.body", "body": events, "more_body": True})
 
+    async def accompany() -> None:
+        """Notice that the client left, and send comments meanwhile."""
+        while True:
+            with anyio.move_on_after(keep_alive_s):
+                while (await http.receive())["type"] != "http.disconnect":
+                    pass
+                if not is_over:
+                    company.cancel_scope.cancel()
+                return
+            if not is_over:
+                await write(KEEP_ALIVE)
+
     await http.send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
     async with task_group() as company:
-        scope = company.cancel_scope
         if closing is not None:
-            closing.add(scope)
+            closing.add(company.cancel_scope)
         try:
-            company.start_soon(_accompany, http.receive, write, scope, keep_alive_s)
+            company.start_soon(accompany)
             yield write
-            scope.cancel()
+            is_over = True
+            # After a complete answer `receive` says disconnect, so `accompany` ends without being cancelled.
+            await http.send(END)
         finally:
             if closing is not None:
-                closing.discard(scope)
-    await http.send({"type": "http.response.body"})
-
-
-async def _accompany(receive: Receive, write: Write, scope: CancelScope, keep_alive_s: float) -> None:
-    """Notice that the client left, and send comments meanwhile."""
-    while True:
-        with anyio.move_on_after(keep_alive_s):
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            scope.cancel()
-            return
-        await write(b": keep-alive\n\n")
+                closing.discard(company.cancel_scope)
+    if not is_over:
+        await http.send(END)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal
@@ -32,7 +31,7 @@ class StatusApi:
 
     async def version(self, http: Exchange) -> None:
         """`GET /api/version`."""
-        commit = os.environ.get("NANOBOT_COMMIT", "")
+        commit = self._config.env.get("NANOBOT_COMMIT", "")
         body = {"version": self._version, "commit": commit, "protocolVersions": ALL_VERSIONS}
         await http.answer_json(body)
 

@@ -11,6 +11,7 @@ export class ApiError extends Error {
 export const listAgents = async () => (await call("GET", "/api/agents")).agents;
 export const listThreads = async () => (await call("GET", "/api/threads?limit=100")).threads;
 export const createThread = (agent, title) => call("POST", "/api/threads", { agent, title });
+export const getThread = (id) => call("GET", `/api/threads/${id}`);
 export const deleteThread = (id) => call("DELETE", `/api/threads/${id}`);
 export const stopTurn = (id) => call("POST", `/api/threads/${id}/stop`);
 

@@ -9,6 +9,7 @@ import { MessagesView } from "./messages.js";
 import { Sidebar } from "./sidebar.js";
 
 const TITLE_LENGTH = 60;
+const INTERRUPTED = "The connection is interrupted. Trying again…";
 
 class App {
   constructor() {
@@ -89,12 +90,13 @@ class App {
       done: (turn) => this.finish(turn),
       retrying: (news) => this.messages.note(retryText(news)),
       deleted: () => {
-        this.banner("This chat was deleted.");
+        this.running(false);
+        this.banner("There is no such chat (any more).");
         this.sidebar.refresh();
       },
       connection: (isConnected) => {
-        if (isConnected) this.hideBanner();
-        else this.banner("The connection is interrupted. Trying again…");
+        if (!isConnected) this.banner(INTERRUPTED);
+        else if (byId("banner").textContent === INTERRUPTED) this.hideBanner();
       },
     });
   }
@@ -108,7 +110,7 @@ class App {
     else this.noteFailure(turn);
     this.messages.changed();
     this.say(turn.stop === "completed" ? "Done." : "The answer ended early.");
-    this.sidebar.refresh();
+    this.sidebar.refresh().then(() => this.drawTitle());
   }
 
   noteFailure(turn) {

@@ -1,6 +1,8 @@
 // One thread's event stream. The browser reconnects by itself; what it cannot mend is tried again here.
 
-const AGAIN_MS = 3000;
+import { getThread } from "./api.js";
+
+const AGAIN_MS = 2000;
 
 /**
  * @typedef {object} Listener
@@ -20,6 +22,7 @@ const AGAIN_MS = 3000;
  */
 export function followThread(id, listener) {
   let source, timer;
+  let isStopped = false;
   /** @type {any[] | null} */
   let history = null;
 
@@ -34,7 +37,7 @@ export function followThread(id, listener) {
     source.addEventListener("error", (event) => {
       if (/** @type {any} */ (event).data !== undefined) return; // an event of the stream that is named so
       listener.connection(false);
-      if (source.readyState === EventSource.CLOSED) timer = setTimeout(connect, AGAIN_MS);
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(again, AGAIN_MS);
     });
     on("history-start", () => (history = []));
     on("history-end", () => {
@@ -46,13 +49,26 @@ export function followThread(id, listener) {
     on("chat-in-progress", listener.started);
     on("chat-done", listener.done);
     on("chat-retry", listener.retrying);
-    on("deleted", () => {
-      stop();
-      listener.deleted();
-    });
+    on("deleted", gone);
+  }
+
+  /** The server refused the stream: the thread is gone, or it is not itself at the moment. */
+  async function again() {
+    try {
+      await getThread(id);
+    } catch (error) {
+      if (error.status === 404 && !isStopped) return gone();
+    }
+    if (!isStopped) connect();
+  }
+
+  function gone() {
+    stop();
+    listener.deleted();
   }
 
   function stop() {
+    isStopped = true;
     clearTimeout(timer);
     source.close();
   }
