@@ -43,7 +43,7 @@ class Statement:
         given: Values = compiled.params or {}
         self._constants = {name: value for name, value in given.items() if isinstance(value, str | int)}
 
-    def run(self, connection: Connection, values: Values) -> CursorResult[Any]:
+    def run(self, connection: Connection, values: Values) -> CursorResult[*tuple[Any, ...]]:
         return connection.exec_driver_sql(self._text, {**self._constants, **values})
 
     def run_each(self, connection: Connection, rows: Sequence[Values]) -> None:

@@ -9,7 +9,7 @@ from nanobot.errors import NotFound
 from nanobot.store.rows import LedgerEntry, StoredMessage, ThreadRow, TurnRow
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, CursorResult
+    from sqlalchemy import Connection
 
     from nanobot.store.database import Database
     from nanobot.store.statements import Statement
@@ -94,7 +94,7 @@ class Threads:
         """All messages of the thread, the oldest first; none for an unknown thread."""
 
         def read(connection: Connection) -> list[StoredMessage]:
-            rows: CursorResult[tuple[str, bytes]] = self._sql.messages.run(connection, {"thread": thread_id})
+            rows = self._sql.messages.run(connection, {"thread": thread_id})
             return [StoredMessage(row[0], row[1]) for row in rows]
 
         return await self._database.read(read)
