@@ -140,6 +140,19 @@ async def test_cors_names_the_origin_and_never_everybody(tmp_path: Path) -> None
         assert "access-control-allow-origin" not in (await nanobot.ask("GET", "/api/version")).headers
 
 
+@pytest.mark.parametrize(("origin", "status"), [("https://evil.example", 403), ("http://localhost", 404)])
+async def test_r11_a_websocket_upgrade_passes_the_same_gate(origin: str, status: int, tmp_path: Path) -> None:
+    upgrade = {
+        "Origin": origin,
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    async with served(tmp_path) as nanobot:
+        assert (await nanobot.ask("GET", "/ws", headers=upgrade)).status == status
+
+
 async def test_r14_forwarded_headers_are_not_believed(tmp_path: Path) -> None:
     forged = {"X-Forwarded-Host": "localhost", "Forwarded": "host=localhost", "Host": "evil.example"}
     async with served(tmp_path) as nanobot:

@@ -138,7 +138,7 @@ def _accumulate(whole: dict[tuple[str, str], Delta], piece: Delta) -> None:
     if before is None:
         whole[key] = piece
     else:
-        delta = replace(piece.delta, text=before.delta.text + piece.delta.text)
+        delta = msgspec.structs.replace(piece.delta, text=before.delta.text + piece.delta.text)
         whole[key] = Delta(piece.message_id, delta)
 
 
