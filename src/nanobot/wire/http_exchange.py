@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
@@ -19,8 +18,6 @@ from nanobot.wire.rpc import CANCELLED, INTERNAL_ERROR, Payload, Request, RpcErr
 from nanobot.wire.sessions import Session
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
-
-log = logging.getLogger(__name__)
 
 READER_S: Final = 10.0
 """How long a question waits for somebody to read it."""
@@ -149,8 +146,6 @@ class HttpExchange(Exchange):
             try:
                 with side:
                     await work()
-            except Exception:  # the boundary of one answer: its fault must not stop the endpoint
-                log.exception("writing an answer failed")
             finally:
                 done.set()
 

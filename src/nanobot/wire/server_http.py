@@ -115,12 +115,13 @@ class McpEndpoint:
         self._changes: dict[str, tuple[str, Payload]] = {}
         self._changed = anyio.Event()
         self._side_tasks = SideTasks()
+        self._is_open = False
         self._patience = Patience(LAZY_S)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         http = HttpRequest(scope, receive, send)
         try:
-            if not self._side_tasks.is_open:
+            if not self._is_open:
                 raise Refusal(503, RpcError(INTERNAL_ERROR, "the server is stopping"), headers=(_RETRY,))
             match scope["method"]:
                 case "POST":
@@ -145,20 +146,22 @@ class McpEndpoint:
             async with task_group() as group:
                 await group.start(self._side_tasks.run)
                 group.start_soon(self._sweep)
+                self._is_open = True
                 task_status.started()
                 try:
                     await self._tell_changes()
                 finally:
                     self.close()
+                    self._side_tasks.end()
         finally:
             unwatch()
 
     def close(self) -> None:
-        """Refuse new requests and end the streams in order; what is under way may still be answered.
+        """Refuse new requests and end the streams that wait for news; what is under way will be answered.
 
-        To be called before a server waits for its connections: an open stream never ends by itself.
+        To be called before a server waits for its connections: such a stream never ends by itself.
         """
-        self._side_tasks.stop()
+        self._is_open = False
         self._dispatcher.listeners.close()
         for session in self._sessions:
             if session.standalone is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -11,8 +12,10 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from nanobot.aio import task_group
 
+log = logging.getLogger(__name__)
+
 GRACE_S: Final = 2.0
-"""How long tasks may take to end when the endpoint stops."""
+"""How long tasks may still take when their owner ends."""
 
 
 class SideTasks:
@@ -20,33 +23,37 @@ class SideTasks:
 
     def __init__(self) -> None:
         self._group: TaskGroup | None = None
-        self._stopping = anyio.Event()
-
-    @property
-    def is_open(self) -> bool:
-        return self._group is not None and not self._stopping.is_set()
+        self._ending = anyio.Event()
 
     def start_soon(self, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Start a task; False if it is too late for that."""
+        """Start a task; False if it is too late for that. Its failure is logged and harms no other."""
         if self._group is None:
             return False
-        self._group.start_soon(work)
+        self._group.start_soon(_guarded, work)
         return True
 
-    def stop(self) -> None:
-        self._stopping.set()
-
     async def run(self, *, task_status: TaskStatus[None]) -> None:
-        """Own the tasks until `stop`. Shielded: they end by themselves, or are cut off after a while."""
+        """Own the tasks until `end`. Shielded, so that streams are finished and not cut off."""
         with anyio.CancelScope(shield=True):
             try:
                 async with task_group() as group:
                     self._group = group
                     task_status.started()
-                    await self._stopping.wait()
+                    await self._ending.wait()
                     group.cancel_scope.deadline = anyio.current_time() + GRACE_S
             finally:
                 self._group = None
+
+    def end(self) -> None:
+        """Let what runs come to its end, and cut off what does not in time."""
+        self._ending.set()
+
+
+async def _guarded(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await work()
+    except Exception:  # the boundary of one side task
+        log.exception("a side task failed")
 
 
 class Patience:
