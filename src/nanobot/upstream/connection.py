@@ -28,7 +28,8 @@ from nanobot.upstream.process import Command, StartFailed, open_process, redacte
 from nanobot.wire.call import Call
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
-from nanobot.wire.client_http import Refused, open_streamable_http
+from nanobot.wire.client_http import open_streamable_http
+from nanobot.wire.http_reply import Refused
 from nanobot.wire.listening import ACKNOWLEDGED
 from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.source import Entry, Kind

@@ -31,7 +31,7 @@ from nanobot.wire.versions import (
 PROBE_S: Final = 3.0
 """How long a server may think about `server/discover` before it is taken for one of the legacy era."""
 
-Protocol_ = Literal["auto", "legacy", "modern"]
+EraChoice = Literal["auto", "legacy", "modern"]
 
 Heard = Callable[[str, Payload], None]
 """Takes a notification (method, params) that belongs to no request. Must not block or raise."""
@@ -75,7 +75,7 @@ class Hello:
     """Our program's version."""
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Declared once to legacy servers; modern ones are told per request what its caller can do."""
-    protocol: Protocol_ = "auto"
+    protocol: EraChoice = "auto"
 
     @property
     def client_info(self) -> dict[str, str]:

@@ -21,8 +21,9 @@ from nanobot.aio import task_group
 from nanobot.wire.call import Call
 from nanobot.wire.client import Connected, ConnectionLost, Heard, Hello, NoAnswer, envelope, shake_hands
 from nanobot.wire.duplex import Duplex, MessageTooLong
+from nanobot.wire.inbound import Inbound
 from nanobot.wire.listening import keep_listening
-from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, answerable, stamped, token_of, unexpected
+from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.rpc import (
     ErrorResponse,
     Id,
@@ -33,15 +34,11 @@ from nanobot.wire.rpc import (
     Response,
     RpcError,
     decode,
-    encode_error,
     encode_notification,
     encode_request,
 )
 
 log = logging.getLogger(__name__)
-
-MAX_QUESTIONS: Final = 64
-"""Requests of a server that may be open at once; further ones are dropped."""
 
 TELL_S: Final = 10.0
 """How long a server that reads slowly may hold up a word of ours that nobody waits for."""
@@ -79,21 +76,6 @@ async def open_duplex(
                 await duplex.aclose()
 
 
-class _Waiting:
-    """A request and the place its outcome goes to. `is_ours`: nobody's request but the connection's own."""
-
-    __slots__ = ("is_ours", "outcome", "outgoing")
-
-    def __init__(self, outgoing: Outgoing, *, is_ours: bool) -> None:
-        self.outgoing = outgoing
-        self.is_ours = is_ours
-        self.outcome: asyncio.Future[Payload | Exception] = asyncio.get_running_loop().create_future()
-
-    def settle(self, outcome: Payload | Exception) -> None:
-        if not self.outcome.done():  # else its caller was cancelled in the same moment
-            self.outcome.set_result(outcome)
-
-
 class DuplexConnection:
     """Satisfies `wire.client.Connection` and `Handshaker`; made by `open_duplex`."""
 
@@ -104,12 +86,11 @@ class DuplexConnection:
     ) -> None:
         self._duplex = duplex
         self._hello = hello
-        self._heard = heard
         self._explain = explain
         self._group = group
         self._ids = count(1)
-        self._waiting: dict[Id, _Waiting] = {}
-        self._questions = 0
+        self._waiting: dict[Id, asyncio.Future[Payload | Exception]] = {}
+        self._inbound = Inbound(heard, group, self._tell)
         self._complained_at = -math.inf
         self._end_reason: str | None = None
         self._ended = anyio.Event()
@@ -120,7 +101,11 @@ class DuplexConnection:
         outgoing = Outgoing(next(self._ids), call, timeout_s)
         token = outgoing.id if call.wants_progress else None
         params = stamped(params, call, token=token, envelope=self._envelope(call))
-        return await self._exchange(outgoing, method, params)
+        self._inbound.under_way[outgoing.id] = outgoing
+        try:
+            return await self._exchange(outgoing, method, params)
+        finally:
+            del self._inbound.under_way[outgoing.id]
 
     async def notify(self, method: str, params: Payload) -> None:
         await self._send(encode_notification(method, params))
@@ -135,26 +120,25 @@ class DuplexConnection:
 
     async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
         del version  # a line carries no headers
-        return await self._exchange(Outgoing(next(self._ids), Call(), None), method, params, is_ours=True)
+        return await self._exchange(Outgoing(next(self._ids), Call(), None), method, params)
 
     async def listen(self, params: Payload) -> None:
         """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
         outgoing = Outgoing(next(self._ids), Call(), None)
         params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
-        await self._exchange(outgoing, "subscriptions/listen", params, is_ours=True)
+        await self._exchange(outgoing, "subscriptions/listen", params)
 
     async def tell(self, method: str, *, version: str) -> None:
         del version
         await self._send(encode_notification(method))
 
-    async def _exchange(
-        self, outgoing: Outgoing, method: str, params: Payload, *, is_ours: bool = False
-    ) -> Payload:
-        waiting = self._waiting[outgoing.id] = _Waiting(outgoing, is_ours=is_ours)
+    async def _exchange(self, outgoing: Outgoing, method: str, params: Payload) -> Payload:
+        # An outcome, never an exception, is put into the future: nobody might be left to retrieve it.
+        answered = self._waiting[outgoing.id] = asyncio.get_running_loop().create_future()
         try:
             async with outgoing.clock:
                 await self._send(encode_request(outgoing.id, method, params))
-                outcome = await waiting.outcome
+                outcome = await answered
                 if isinstance(outcome, Exception):
                     raise outcome
                 return outcome
@@ -206,8 +190,8 @@ class DuplexConnection:
         self._end_reason = reason
         self._ended.set()
         waiting, self._waiting = self._waiting, {}
-        for entry in waiting.values():
-            entry.settle(ConnectionLost(reason, maybe_sent=True))
+        for answered in waiting.values():
+            _settle(answered, ConnectionLost(reason, maybe_sent=True))
 
     def _complain(self, reason: str) -> None:
         """Log a line that is no message; of many in a row, one a second."""
@@ -219,48 +203,15 @@ class DuplexConnection:
     def _take(self, message: Message) -> None:
         match message:
             case Response(id=id, result=result):
-                if (entry := self._waiting.pop(id, None)) is not None:
-                    entry.settle(result)
+                if (answered := self._waiting.pop(id, None)) is not None:
+                    _settle(answered, result)
             case ErrorResponse(id=id, error=error):
-                if id is not None and (entry := self._waiting.pop(id, None)) is not None:
-                    entry.settle(error)
+                if id is not None and (answered := self._waiting.pop(id, None)) is not None:
+                    _settle(answered, error)
             case Notification():
-                self._hear(message)
+                self._inbound.hear(message)
             case Request():
-                self._take_question(message)
-
-    def _hear(self, message: Notification) -> None:
-        if message.method == PROGRESS:
-            token = token_of(message.params)
-            if token is not None and (entry := self._waiting.get(token)) is not None:
-                entry.outgoing.hear(message.method, message.params)
-        elif message.method == "notifications/message" and (call := self._only_call()) is not None:
-            call.hear(message.method, message.params)
-        else:
-            self._heard(message.method, message.params)
-
-    def _take_question(self, question: Request) -> None:
-        if self._questions >= MAX_QUESTIONS:
-            log.warning("question dropped: too many are open", extra={"method": question.method})
-            return
-        self._questions += 1
-        self._group.start_soon(self._answer, question)
-
-    async def _answer(self, question: Request) -> None:
-        try:
-            outgoing = self._only_call()
-            reply = await (answer(question, None) if outgoing is None else outgoing.answer(question))
-        except Exception:  # boundary: one question of a server
-            log.exception("question not answered", extra={"method": question.method})
-            reply = encode_error(question.id, unexpected(question.method))
-        finally:
-            self._questions -= 1
-        await self._tell(reply)
-
-    def _only_call(self) -> Outgoing | None:
-        """Whom a message without an address concerns: the one request under way, if it is one."""
-        under_way = [entry.outgoing for entry in self._waiting.values() if not entry.is_ours]
-        return under_way[0] if len(under_way) == 1 else None
+                self._inbound.ask(message)
 
     # Words that nobody waits for
 
@@ -274,3 +225,8 @@ class DuplexConnection:
                 await self._send(message)
             except ConnectionLost:
                 log.debug("the connection ended before the server could be told")
+
+
+def _settle(answered: asyncio.Future[Payload | Exception], outcome: Payload | Exception) -> None:
+    if not answered.done():  # else its caller was cancelled in the same moment
+        answered.set_result(outcome)

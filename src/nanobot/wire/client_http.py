@@ -7,19 +7,18 @@ connection owns one stream for what belongs to no request, and says goodbye at i
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Final
-from urllib.parse import urljoin, urlsplit
 
 import anyio
 from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
 from nanobot.http import Http, HttpError, HttpStream
-from nanobot.sse import SseEvent, SseParser, SseTooLong
+from nanobot.sse import SseParser, SseTooLong
 from nanobot.wire.call import Call
 from nanobot.wire.client import (
     Connected,
@@ -31,8 +30,23 @@ from nanobot.wire.client import (
     envelope,
     shake_hands,
 )
-from nanobot.wire.listening import LASTED_S, LONGEST_PAUSE_S, changing_lists, growing_pauses, keep_listening
-from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, answerable, stamped, token_of, unexpected
+from nanobot.wire.http_reply import (
+    EVENTS,
+    JSON,
+    REDIRECTS,
+    Later,
+    Place,
+    Refused,
+    SessionGone,
+    drain,
+    media_type,
+    redirected,
+    refusal,
+    result_in,
+)
+from nanobot.wire.inbound import Inbound
+from nanobot.wire.listening import LASTED_S, changing_lists, growing_pauses, keep_listening
+from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.parameter_headers import ParameterHeaders, header_text
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
@@ -43,30 +57,21 @@ from nanobot.wire.rpc import (
     Response,
     RpcError,
     decode,
-    encode_error,
     encode_notification,
     encode_request,
 )
 
 log = logging.getLogger(__name__)
 
-MAX_ANSWER: Final = 64 * 1024 * 1024
-MAX_QUESTIONS: Final = 64
 MAX_RESUMES: Final = 5
 MAX_REDIRECTS: Final = 5
 RETRY_S: Final = 1.0
-SHORTEST_RETRY_S: Final = 0.01
-LONGEST_RETRY_AFTER_S: Final = 10.0
 SILENCE_S: Final = 300.0
 """A stream of news that is silent for so long, keep-alives included, is opened again."""
 FAREWELL_S: Final = 2.0
-END_OF_STREAM_S: Final = 0.01
-"""How long after its answer an event stream may take to end."""
 TELL_S: Final = 30.0
 
-JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
-
+# The member of the params that modern servers see in the header Mcp-Name too.
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -87,48 +92,6 @@ async def open_streamable_http(
             group.cancel_scope.cancel()
             with anyio.move_on_after(FAREWELL_S, shield=True):
                 await connection.say_goodbye()
-
-
-class _SessionGone(Exception):
-    """The server no longer knows our session; it has not run the request."""
-
-
-class _Later(Exception):
-    """The server asked us to come back in `after_s` seconds; it has not run the request."""
-
-    def __init__(self, after_s: float, status: int) -> None:
-        super().__init__()
-        self.after_s = after_s
-        self.status = status
-
-
-class Refused(ConnectionLost):
-    """The server answered a status and nothing that MCP knows."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason, maybe_sent=status >= 500)
-        self.status = status
-
-
-@dataclass(slots=True)
-class _Place:
-    """How far an event stream has been read, so that it can be taken up again."""
-
-    event_id: str | None = None
-    retry_s: float | None = None
-    """The pause that the server asked for before the stream is opened again."""
-    events: int = 0
-    tries: int = 0
-    """How often it was taken up without a new event."""
-
-    def note(self, event: SseEvent) -> None:
-        if event.comment:
-            return
-        self.events += 1
-        if event.id:
-            self.event_id, self.tries = event.id, 0
-        if event.retry is not None:
-            self.retry_s = min(max(event.retry / 1000, SHORTEST_RETRY_S), LONGEST_PAUSE_S)
 
 
 class HttpConnection:
@@ -155,8 +118,7 @@ class HttpConnection:
         self._session: str | None = None
         self._post_headers = self._build_post_headers()
         self._ids = count(1)
-        self._under_way: dict[int, Outgoing] = {}
-        self._questions = 0
+        self._inbound = Inbound(heard, group, self._reply)
         self._renewal = anyio.Lock()
         self._hearing: anyio.CancelScope | None = None
         self._end_reason: str | None = None
@@ -223,7 +185,7 @@ class HttpConnection:
 
     async def request(self, method: str, params: Payload, call: Call, *, timeout_s: float) -> Payload:
         outgoing = Outgoing(next(self._ids), call, timeout_s)
-        self._under_way[outgoing.id] = outgoing
+        self._inbound.under_way[outgoing.id] = outgoing
         try:
             async with outgoing.clock:
                 return await self._deliver(outgoing, method, params)
@@ -234,7 +196,7 @@ class HttpConnection:
             self._withdraw(outgoing)
             raise
         finally:
-            del self._under_way[outgoing.id]
+            del self._inbound.under_way[outgoing.id]
 
     async def notify(self, method: str, params: Payload) -> None:
         await self._tell(encode_notification(method, params), method)
@@ -250,7 +212,7 @@ class HttpConnection:
             return await self._post(outgoing, encode_request(outgoing.id, method, params), headers)
         except Refused as refusal:
             raise RpcError(INTERNAL_ERROR, refusal.reason) from refusal
-        except _Later as later:
+        except Later as later:
             raise ConnectionLost(f"HTTP status {later.status}", maybe_sent=False) from later
 
     async def tell(self, method: str, *, version: str) -> None:
@@ -265,7 +227,7 @@ class HttpConnection:
         message = encode_request(outgoing.id, method, params)
         try:
             await self._post(outgoing, message, self._headers_for(method, params), idle_s=SILENCE_S)
-        except (_SessionGone, _Later) as e:
+        except (SessionGone, Later) as e:
             raise ConnectionLost("the server refused it for now", maybe_sent=False) from e
 
     async def _deliver(self, outgoing: Outgoing, method: str, params: Payload) -> Payload:
@@ -281,11 +243,11 @@ class HttpConnection:
             session = self._session
             try:
                 result = await self._post(outgoing, message, self._headers_for(method, sent))
-            except _SessionGone:
+            except SessionGone:
                 if is_last or session is None:
                     raise ConnectionLost("its session ended twice in a row", maybe_sent=False) from None
                 await self._renew(session)
-            except _Later as later:
+            except Later as later:
                 if is_last:
                     raise ConnectionLost(
                         f"it is busy (HTTP status {later.status})", maybe_sent=False
@@ -320,7 +282,7 @@ class HttpConnection:
         *,
         idle_s: float | None = None,
     ) -> Payload:
-        place = _Place()
+        place = Place()
         try:
             for _ in range(MAX_REDIRECTS + 1):
                 async with self._http.stream(
@@ -331,16 +293,16 @@ class HttpConnection:
                             self._session = reply.headers["Mcp-Session-Id"]
                         kind = media_type(reply)
                         if kind == JSON:
-                            return _outcome(await _whole(reply), outgoing.id)
+                            return await result_in(reply, outgoing.id)
                         if kind != EVENTS:
                             raise Refused(200, f"it answered {kind or 'no media type'} instead of JSON")
                         result = await self._read_events(reply, outgoing, place)
                         if result is not None:
                             return result
                         break
-                    if reply.status not in (301, 302, 303, 307, 308):
-                        await self._refuse(reply, headers)
-                    self._follow(reply, keeps_method=reply.status in (307, 308))
+                    if reply.status not in REDIRECTS:
+                        raise await refusal(reply, headers)
+                    self._url = redirected(self._url, reply)
             else:
                 raise Refused(310, "it redirects in circles")
             return await self._resume(outgoing, place)
@@ -348,7 +310,7 @@ class HttpConnection:
             raise self._lost(e) from e
 
     async def _read_events(
-        self, reply: HttpStream, outgoing: Outgoing | None, place: _Place
+        self, reply: HttpStream, outgoing: Outgoing | None, place: Place
     ) -> Payload | None:
         """Handle what arrives until `outgoing` is answered; None if the stream ends before that.
 
@@ -363,8 +325,10 @@ class HttpConnection:
                         if not event.data or event.event != "message":
                             continue
                         if (outcome := self._take(event.data, outgoing)) is not None:
-                            await _drained(chunks)
-                            return _result(outcome)
+                            await drain(chunks)
+                            if isinstance(outcome, RpcError):
+                                raise outcome
+                            return outcome
         except HttpError as e:
             if e.kind != "closed":
                 raise
@@ -373,7 +337,7 @@ class HttpConnection:
             raise ConnectionLost(str(e), maybe_sent=True) from e
         return None
 
-    async def _resume(self, outgoing: Outgoing, place: _Place) -> Payload:
+    async def _resume(self, outgoing: Outgoing, place: Place) -> Payload:
         """Take up a stream that ended before its answer, where the server gave its events ids."""
         while place.event_id is not None and place.tries < MAX_RESUMES:
             place.tries += 1
@@ -391,34 +355,6 @@ class HttpConnection:
             if result is not None:
                 return result
         raise ConnectionLost("its stream ended before the answer", maybe_sent=True)
-
-    async def _refuse(self, reply: HttpStream, headers: Mapping[str, str]) -> None:
-        """Raise what a status other than 200 means."""
-        status = reply.status
-        if status == 404 and "Mcp-Session-Id" in headers:
-            raise _SessionGone
-        if status in (429, 503):
-            wait = reply.headers.get("Retry-After", "")
-            if wait.isdigit() and int(wait) <= LONGEST_RETRY_AFTER_S:
-                raise _Later(int(wait), status)
-        if status >= 400 and media_type(reply) == JSON:
-            try:
-                message = decode(await _whole(reply))
-            except RpcError:
-                message = None
-            if isinstance(message, ErrorResponse):
-                raise message.error
-        hints = {401: ": it wants credentials", 403: ": it forbids this", 202: " to a request"}
-        raise Refused(status, f"it answered HTTP status {status}{hints.get(status, '')}")
-
-    def _follow(self, reply: HttpStream, *, keeps_method: bool) -> None:
-        """Move to where the server points, if that is the same server and it wants the same method."""
-        target = urljoin(self._url, reply.headers.get("Location", ""))
-        if not keeps_method or not same_origin(self._url, target):
-            where = urlsplit(target)
-            address = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
-            raise Refused(reply.status, f"it redirects to {address}; use that address")
-        self._url = target
 
     def _lost(self, e: HttpError) -> ConnectionLost:
         if e.kind in ("connect", "tls", "bad_url"):
@@ -440,46 +376,16 @@ class HttpConnection:
             case ErrorResponse(id=id, error=error):
                 return error if outgoing is not None and id in (outgoing.id, None) else None
             case Notification():
-                self._hear(message, outgoing)
+                self._inbound.hear(message, outgoing)
             case Request():
-                self._take_question(message, outgoing)
+                if self.is_alive:
+                    self._inbound.ask(message, outgoing)
         return None
-
-    def _hear(self, message: Notification, outgoing: Outgoing | None) -> None:
-        if message.method == PROGRESS:
-            token = token_of(message.params)
-            if token is not None and (addressee := self._under_way.get(token)) is not None:
-                addressee.hear(message.method, message.params)
-        elif outgoing is None or message.method.endswith(("/list_changed", "/updated", "/acknowledged")):
-            self._heard(message.method, message.params)
-        else:
-            outgoing.hear(message.method, message.params)
-
-    def _take_question(self, question: Request, outgoing: Outgoing | None) -> None:
-        if not self.is_alive:
-            return
-        if self._questions >= MAX_QUESTIONS:
-            log.warning("question dropped: too many are open", extra={"method": question.method})
-            return
-        if outgoing is None and len(self._under_way) == 1:
-            outgoing = next(iter(self._under_way.values()))
-        self._questions += 1
-        self._group.start_soon(self._answer, question, outgoing)
-
-    async def _answer(self, question: Request, outgoing: Outgoing | None) -> None:
-        try:
-            reply = await (answer(question, None) if outgoing is None else outgoing.answer(question))
-        except Exception:  # boundary: one question of a server
-            log.exception("question not answered", extra={"method": question.method})
-            reply = encode_error(question.id, unexpected(question.method))
-        finally:
-            self._questions -= 1
-        await self._tell_quietly(reply, "answer")
 
     async def _keep_hearing(self, scope: anyio.CancelScope) -> None:
         """Keep the stream of a legacy session's news open; returns if the server has none."""
         with scope:
-            place, pauses = _Place(), growing_pauses()
+            place, pauses = Place(), growing_pauses()
             while True:
                 opened, events = anyio.current_time(), place.events
                 if not await self._hear_stream(place):
@@ -492,7 +398,7 @@ class HttpConnection:
                 if place.event_id is None:
                     self._suppose_changes()
 
-    async def _hear_stream(self, place: _Place) -> bool:
+    async def _hear_stream(self, place: Place) -> bool:
         """Read one stream of news to its end; False if it makes no sense to open another."""
         try:
             async with self._http.stream(
@@ -525,6 +431,9 @@ class HttpConnection:
             raise self._lost(e) from e
         if answer.status >= 300:
             raise Refused(answer.status, f"it answered HTTP status {answer.status} to {method}")
+
+    async def _reply(self, message: bytes) -> None:
+        await self._tell_quietly(message, "an answer")
 
     async def _tell_quietly(self, message: bytes, method: str) -> None:
         try:
@@ -561,53 +470,3 @@ class HttpConnection:
                 if method == "tools/call":
                     headers.update(self._parameters.of(name, params))
         return headers
-
-
-def media_type(reply: HttpStream) -> str:
-    """The content type without its parameters, in lower case."""
-    return reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-
-def same_origin(one: str, other: str) -> bool:
-    """Whether two URLs share scheme, host and port."""
-    return _origin(one) == _origin(other)
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
-async def _whole(reply: HttpStream) -> bytes:
-    body = await reply.read(MAX_ANSWER + 1)
-    if len(body) > MAX_ANSWER:
-        raise ConnectionLost(f"its answer is longer than {MAX_ANSWER} bytes", maybe_sent=True)
-    return body
-
-
-async def _drained(chunks: AsyncIterator[bytes]) -> None:
-    """Read a stream that has said what it had to say to its end, so that its connection can be used again."""
-    with anyio.move_on_after(END_OF_STREAM_S), suppress(HttpError):
-        async for _ in chunks:
-            pass
-
-
-def _outcome(body: bytes, id: int) -> Payload:
-    """The result in a JSON answer. Raises `RpcError`."""
-    try:
-        message = decode(body)
-    except RpcError as e:
-        raise RpcError(INTERNAL_ERROR, f"the server's answer is no message: {e.message}") from e
-    match message:
-        case Response(id=answered, result=result) if answered == id:
-            return result
-        case ErrorResponse(id=answered, error=error) if answered in (id, None):
-            raise error
-        case _:
-            raise RpcError(INTERNAL_ERROR, "the server answered another request than the one it was sent")
-
-
-def _result(outcome: Payload | RpcError) -> Payload:
-    if isinstance(outcome, RpcError):
-        raise outcome
-    return outcome

@@ -1,0 +1,71 @@
+"""What a server says besides its answers: news goes to whom it concerns, questions are answered."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from anyio.abc import TaskGroup
+
+from nanobot.wire.client import Heard
+from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, token_of, unexpected
+from nanobot.wire.rpc import Notification, Request, encode_error
+
+log = logging.getLogger(__name__)
+
+MAX_QUESTIONS: Final = 64
+"""Requests of a server that may be open at once; further ones are dropped."""
+
+LOG_ENTRY: Final = "notifications/message"
+FOR_ALL: Final = ("/list_changed", "/updated", "/acknowledged")
+"""Endings of the methods that concern the connection, on whichever stream they come."""
+
+
+class Inbound:
+    """Belongs to one connection. `reply` sends an encoded answer and raises nothing."""
+
+    def __init__(self, heard: Heard, group: TaskGroup, reply: Callable[[bytes], Awaitable[None]]) -> None:
+        self._heard = heard
+        self._group = group
+        self._reply = reply
+        self._open = 0
+        self.under_way: dict[int, Outgoing] = {}
+        """The requests that callers wait for, by id. The connection keeps it."""
+
+    def hear(self, news: Notification, concerned: Outgoing | None = None) -> None:
+        """Pass on `news`. `concerned`: the request on whose stream it came, if it came on one."""
+        if news.method == PROGRESS:
+            token = token_of(news.params)
+            concerned = None if token is None else self.under_way.get(token)
+            if concerned is not None:
+                concerned.hear(news.method, news.params)
+            return
+        if concerned is None and news.method == LOG_ENTRY:
+            concerned = self._only_one()
+        if concerned is None or news.method.endswith(FOR_ALL):
+            self._heard(news.method, news.params)
+        else:
+            concerned.hear(news.method, news.params)
+
+    def ask(self, question: Request, concerned: Outgoing | None = None) -> None:
+        """Have `question` answered, by the caller of the request that it concerns if that is known."""
+        if self._open >= MAX_QUESTIONS:
+            log.warning("question dropped: too many are open", extra={"method": question.method})
+            return
+        self._open += 1
+        self._group.start_soon(self._answer, question, concerned or self._only_one())
+
+    async def _answer(self, question: Request, concerned: Outgoing | None) -> None:
+        try:
+            reply = await (answer(question, None) if concerned is None else concerned.answer(question))
+        except Exception:  # boundary: one question of a server
+            log.exception("question not answered", extra={"method": question.method})
+            reply = encode_error(question.id, unexpected(question.method))
+        finally:
+            self._open -= 1
+        await self._reply(reply)
+
+    def _only_one(self) -> Outgoing | None:
+        """Whom a message without an address concerns: the one request under way, if it is one."""
+        return next(iter(self.under_way.values())) if len(self.under_way) == 1 else None
