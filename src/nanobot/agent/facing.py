@@ -12,16 +12,21 @@ from dataclasses import replace
 from nanobot.agent import notes
 from nanobot.agent.names import wire_name
 from nanobot.llm.messages import Item, Message, Text, ToolCall, ToolOutput
+from nanobot.llm.model import Beginning
 
 CANCELLED = "ai.nanobot.meta/cancelled"
 """Mark of an answer that was stopped; its text is what had arrived."""
 
 
 class ModelHistory:
-    """Messages a provider accepts: the first is a user's, and each call is followed by exactly one result."""
+    """Messages a provider accepts: the first is a user's, and each call is followed by exactly one result.
+
+    `beginnings` belongs to the models: what they keep of `messages`, see `ModelRequest`.
+    """
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self.messages: list[Message] = []
+        self.beginnings: dict[str, Beginning] = {}
         self._open: dict[str, str] = {}  # call id → id of the message that asked, while there is no result
         for message in messages:
             self.add(message)

@@ -18,7 +18,7 @@ from nanobot.config.model import Agent, Config, Reference
 from nanobot.errors import ConfigError
 from nanobot.hub.published import Missing, ToolListing
 from nanobot.llm.messages import Message
-from nanobot.llm.model import ModelRequest, ToolSet
+from nanobot.llm.model import Beginning, ModelRequest, ToolSet
 from nanobot.wire.call import Call
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Briefing:
         messages: Sequence[Message],
         *,
         thread: str,
+        beginnings: dict[str, Beginning],
         tool_choice: str | None = None,
         with_tools: bool = True,
         more_room: bool = False,
@@ -77,6 +78,7 @@ class Briefing:
             reasoning_summary=agent.reasoning.summary if agent.reasoning else None,
             truncation=agent.truncation,
             thread=thread,
+            beginnings=beginnings,
         )
 
 

@@ -88,20 +88,24 @@ class Conversation:
             self.call_ids = {
                 item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)
             }
-            if self.row.folder:
-                await anyio.Path(self.row.folder).mkdir(parents=True, exist_ok=True)
+            await self._make_folder()
             self._is_loaded = True
+
+    async def _make_folder(self) -> None:
+        try:
+            await anyio.Path(self.row.folder).mkdir(parents=True, exist_ok=True)
+        except OSError as e:  # tools that need it will say so; talking goes on
+            fields = {"thread_id": self.row.id, "folder": self.row.folder, "reason": e.strerror}
+            log.warning("a thread has no working folder", extra=fields)
 
     async def submit(self, input: Input, agent: Agent, call: Call, on_event: OnEvent | None) -> Turn:
         """Store the input and queue its turn. Raises `Busy` when too many wait, `StoreError`, `NotFound`."""
-        if len(self._queue) >= MOST_WAITING:
-            raise Busy(
-                f"{MOST_WAITING} messages already wait in this conversation; try again when it has answered."
-            )
         await self.load()
         async with self._accepting:
             if self._is_deleted:
                 raise NotFound(f"There is no thread {self.row.id!r}.")
+            if len(self._queue) >= MOST_WAITING:
+                raise Busy(f"{MOST_WAITING} messages already wait in this conversation; try again later.")
             now = self._around.now()
             message = user_message(input, created=now, meta={TURN: new_id("turn")})
             turn = Turn(self.row.id, message, agent, call, on_event)

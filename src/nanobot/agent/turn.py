@@ -139,6 +139,7 @@ class Turning:
         request = briefing.request(
             [*history.messages, *attempt.extra] if attempt.extra else history.messages,
             thread=self._task.thread_id,
+            beginnings=history.beginnings,
             tool_choice=tool_choice,
             with_tools=attempt.with_tools,
             more_room=attempt.more_room,
