@@ -64,23 +64,22 @@ class AnthropicMessages:
         scope = endpoint.scope(request.model)
         images = "images" not in learned.refused
         writer = _Writer(scope, images=images)
-        messages = wire.conversation(request.messages)
-        blocks = wire.encoded(messages, f"anthropic|{scope}|{images:d}", writer.message)
-        roles, contents = _turns(messages, blocks)
+        # Two turns stay open: the cache mark of the request before stands in the last but one.
+        key = f"anthropic|{scope}|{images:d}"
+        said = wire.written(request, key, writer.message, _as_turns, open_turns=2)
+        roles, contents = _turns(said.messages, said.forms)
         options = _options(request, learned, may_think=_may_think(contents))
         system = (
             [encode({"type": "text", "text": clean(request.instructions)})] if request.instructions else []
         )
         tools = wire.encoded_tools(request.tools, _TOOLS_KEY, _tool) if request.tools.tools else b""
         if endpoint.quirks.prompt_cache:
-            size = len(tools) + sum(map(len, system)) + sum(map(len, blocks))
+            size = len(tools) + sum(map(len, system)) + len(said.beginning) + sum(map(len, contents))
             if size >= _MIN_CACHED_BYTES:
                 tools = _marked(tools)
                 system = [_marked(s) for s in system]
                 _mark_newest(roles, contents)
-        lists: dict[str, Sequence[bytes]] = {
-            "messages": [_OPENING[r] + content + b"]}" for r, content in zip(roles, contents, strict=True)]
-        }
+        lists: dict[str, Sequence[bytes]] = {"messages": [said.beginning, *_framed(roles, contents)]}
         if system:
             lists["system"] = system
         if tools:
@@ -197,6 +196,14 @@ def _turns(messages: Sequence[Message], blocks: Sequence[bytes]) -> tuple[list[R
             neighbours.sort(key=lambda c: not c.startswith(_RESULT))
             contents[-1] = b",".join(neighbours)
     return roles, contents
+
+
+def _as_turns(messages: Sequence[Message], blocks: Sequence[bytes]) -> list[bytes]:
+    return _framed(*_turns(messages, blocks))
+
+
+def _framed(roles: Sequence[Role], contents: Sequence[bytes]) -> list[bytes]:
+    return [_OPENING[role] + content + b"]}" for role, content in zip(roles, contents, strict=True)]
 
 
 def _may_think(contents: Sequence[bytes]) -> bool:

@@ -45,11 +45,10 @@ class ChatCompletions:
         scope = endpoint.scope(request.model)
         images = "images" not in learned.refused and not quirks.string_content
         writer = _Writer(scope, quirks, images=images)
-        key = f"chat|{scope}|{images:d}"
-        messages = _in_order(wire.encoded(wire.conversation(request.messages), key, writer.message))
+        said = wire.written(request, f"chat|{scope}|{images:d}", writer.message, _in_order)
+        messages = [said.beginning, *_in_order(said.messages, said.forms)]
         if request.instructions:
-            system = encode({"role": "system", "content": clean(request.instructions)})
-            messages = [system, *messages]
+            messages.insert(0, encode({"role": "system", "content": clean(request.instructions)}))
         lists = {"messages": messages}
         if request.tools.tools:
             lists["tools"] = [wire.encoded_tools(request.tools, _TOOLS_KEY, _tool)]
@@ -116,7 +115,7 @@ def _tool(tool: ToolSpec) -> JsonObject:
     return {"type": "function", "function": function}
 
 
-def _in_order(forms: Sequence[bytes]) -> list[bytes]:
+def _in_order(_messages: Sequence[Message], forms: Sequence[bytes]) -> list[bytes]:
     """The messages, with all results of a round before anything else that came with them."""
     ordered: list[bytes] = []
     after: list[bytes] = []

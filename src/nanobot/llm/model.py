@@ -89,6 +89,21 @@ class OutputFormat:
     strict: bool = False
 
 
+@dataclass(slots=True)
+class Beginning:
+    """The encoded start of a conversation, which nothing that comes later can change.
+
+    `form` is that of the first `count` messages; `first` and `last` are the outermost of them, to tell a
+    conversation that grew from one that was rewritten. `call_ids` are all in it.
+    """
+
+    count: int
+    first: Message
+    last: Message
+    form: bytes
+    call_ids: set[bytes]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """Everything one model call needs. `model` is the provider's own name, without our provider prefix.
@@ -112,6 +127,9 @@ class ModelRequest:
     truncation: str | None = None
     thread: str = ""
     """Opaque id of the conversation, for prompt caches and affinity; "" for one-shot calls."""
+    beginnings: dict[str, Beginning] = field(default_factory=dict[str, Beginning], compare=False, repr=False)
+    """What dialects keep of a growing `messages`, by form. Belongs to whoever owns the list: pass the same
+    mapping with every request over it, and a request costs what is new, not what was said before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,25 +10,78 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from nanobot.llm.content import clean, encode
 from nanobot.llm.messages import Item, JsonObject, Message, Text, ToolCall, ToolOutput
-from nanobot.llm.model import ToolSet, ToolSpec
+from nanobot.llm.model import Beginning, ModelRequest, ToolSet, ToolSpec
 
 _REASONER = re.compile(r"^(o[0-9]|gpt-([5-9]|[1-9][0-9]))")
 _CALLS = "calls"
 """Key in `Message.wire`: the ids of the calls of a message, NUL between them."""
 
 
-def conversation(messages: Sequence[Message]) -> Sequence[Message]:
-    """`messages` as every provider takes them; the same objects where nothing has to change.
+class Written(NamedTuple):
+    """A conversation as a dialect writes it: the form of its settled beginning, then message by message."""
 
-    Begins and ends with a user message, and no call id occurs twice: providers without ids of their own
-    count from zero in every answer.
+    beginning: bytes
+    messages: Sequence[Message]
+    forms: list[bytes]
+
+
+def written(
+    request: ModelRequest,
+    key: str,
+    write: Callable[[Message], bytes],
+    arrange: Callable[[Sequence[Message], list[bytes]], list[bytes]],
+    *,
+    open_turns: int = 1,
+) -> Written:
+    """The messages of `request` in the form `key`, mended as every provider takes them.
+
+    What precedes the newest `open_turns` inputs is settled: it is written and arranged once and kept in
+    `request.beginnings`. The conversation begins and ends with a user message, and no call id occurs twice,
+    because providers without ids of their own count from zero in every answer.
     """
-    messages = _ends_with_user(messages)
-    seen: set[bytes] = set()
+    messages = request.messages
+    settled = _settled(messages, open_turns)
+    kept = request.beginnings.get(key)
+    if kept is not None and not _still_begins(messages, settled, kept):
+        kept = None
+    if settled and (kept is None or kept.count < settled):
+        new = messages[kept.count if kept else 0 : settled]
+        ids = _fresh_calls(new, kept)
+        if ids is None:
+            return _from_scratch(messages, key, write)
+        parts = arrange(new, _encoded(new, key, write))
+        form = b",".join([kept.form, *parts] if kept else parts)
+        known = (kept.call_ids if kept else set[bytes]()) | ids
+        kept = Beginning(settled, messages[0], messages[settled - 1], form, known)
+        request.beginnings[key] = kept
+    rest = _ends_with_user(messages[settled:])
+    if _fresh_calls(rest, kept) is None:
+        return _from_scratch(messages, key, write)
+    return Written(kept.form if kept else b"", rest, _encoded(rest, key, write))
+
+
+def _settled(messages: Sequence[Message], open_turns: int) -> int:
+    """How many messages no later one can change: those before the input that began a turn."""
+    for at in range(len(messages) - 1, 0, -1):
+        is_input = messages[at].role == "user" and messages[at - 1].role == "assistant"
+        if is_input and not any(isinstance(i, ToolOutput) for i in messages[at].items):
+            open_turns -= 1
+            if not open_turns:
+                return at if messages[0].role == "user" else 0
+    return 0
+
+
+def _still_begins(messages: Sequence[Message], settled: int, kept: Beginning) -> bool:
+    return kept.count <= settled and messages[0] is kept.first and messages[kept.count - 1] is kept.last
+
+
+def _fresh_calls(messages: Sequence[Message], kept: Beginning | None) -> set[bytes] | None:
+    """The call ids of `messages`; None if one occurs twice, there or in the beginning."""
+    found: set[bytes] = set()
     for message in messages:
         ids = message.wire.get(_CALLS)
         if ids is None:
@@ -37,13 +90,19 @@ def conversation(messages: Sequence[Message]) -> Sequence[Message]:
         if not ids:
             continue
         for id in ids.split(b"\0"):
-            if id in seen:
-                return _with_unique_calls(messages)
-            seen.add(id)
-    return messages
+            if id in found or (kept is not None and id in kept.call_ids):
+                return None
+            found.add(id)
+    return found
 
 
-def encoded(messages: Sequence[Message], key: str, write: Callable[[Message], bytes]) -> list[bytes]:
+def _from_scratch(messages: Sequence[Message], key: str, write: Callable[[Message], bytes]) -> Written:
+    """With repeated call ids told apart; nothing of it can be kept."""
+    mended = _with_unique_calls(_ends_with_user(messages))
+    return Written(b"", mended, _encoded(mended, key, write))
+
+
+def _encoded(messages: Sequence[Message], key: str, write: Callable[[Message], bytes]) -> list[bytes]:
     """The form `key` of each message, written by `write` the first time."""
     forms: list[bytes] = []
     for message in messages:
@@ -67,7 +126,7 @@ def body(options: Mapping[str, Any], **lists: Iterable[bytes]) -> bytes:
     """One JSON object of `options` (those that are not None) and of `lists` whose entries are encoded."""
     parts = [encode({k: v for k, v in options.items() if v is not None})[:-1]]
     for name, entries in lists.items():
-        parts += (b',"', name.encode(), b'":[', b",".join(entries), b"]")
+        parts += (b',"', name.encode(), b'":[', b",".join(filter(None, entries)), b"]")
     parts.append(b"}")
     return b"".join(parts)
 

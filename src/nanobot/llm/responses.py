@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nanobot.llm import request as wire
@@ -50,16 +50,18 @@ class Responses:
         images = "images" not in learned.refused
         media_results = endpoint.base_url.startswith(_OFFICIAL)
         writer = _Writer(scope, images=images, media_results=media_results)
-        items = wire.encoded(
-            wire.conversation(request.messages), f"responses|{scope}|{images:d}", writer.message
-        )
-        lists = {"input": items}
+        said = wire.written(request, f"responses|{scope}|{images:d}", writer.message, _as_they_are)
+        lists = {"input": [said.beginning, *said.forms]}
         if request.tools.tools:
             lists["tools"] = [wire.encoded_tools(request.tools, _TOOLS_KEY, _tool)]
         return wire.body(_options(request, endpoint, learned), **lists)
 
     def read(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> ResponsesReading:
         return ResponsesReading(request, endpoint, emit)
+
+
+def _as_they_are(_messages: Sequence[Message], forms: list[bytes]) -> list[bytes]:
+    return forms
 
 
 def _options(request: ModelRequest, endpoint: Endpoint, learned: Adaptations) -> JsonObject:
