@@ -8,8 +8,8 @@ Policy (retries, authentication, address rules) belongs to the callers; this mov
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
@@ -111,8 +111,7 @@ class Http:
                         )
                 return HttpAnswer(response.status, response.headers, bytes(content))
 
-    @asynccontextmanager
-    async def stream(
+    def stream(
         self,
         method: str,
         url: str,
@@ -120,21 +119,19 @@ class Http:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         idle_s: float | None = 90.0,
-    ) -> AsyncGenerator[HttpStream]:
+    ) -> AbstractAsyncContextManager[HttpStream]:
         """Send and hand over the answer as soon as its headers are there. Leaving closes the connection.
 
         `idle_s` bounds the wait for the headers and every silence after them (None: for ever). A body read
         to its end gives the connection back to the pool. Raises `HttpError`.
         """
         host, session, timeout = self._prepare(url, idle_s=idle_s)
-        with _translated(host, sent=True):
-            response = await session.request(
+        return _Exchange(
+            host,
+            lambda: session.request(
                 method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
-            )
-        try:
-            yield HttpStream(response, host)
-        finally:
-            response.close()
+            ),
+        )
 
     def _prepare(
         self, url: str, *, total_s: float | None = None, idle_s: float | None = None
@@ -152,6 +149,26 @@ class Http:
         session = self._direct if is_local(host) else self._proxied
         timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S, sock_read=idle_s)
         return host, session, timeout
+
+
+class _Exchange:
+    """One request and its streamed answer (a class because it is cheaper than a generator here)."""
+
+    __slots__ = ("_host", "_response", "_send")
+
+    def __init__(self, host: str, send: Callable[[], Awaitable[aiohttp.ClientResponse]]) -> None:
+        self._host = host
+        self._send = send
+        self._response: aiohttp.ClientResponse | None = None
+
+    async def __aenter__(self) -> HttpStream:
+        with _translated(self._host, sent=True):
+            self._response = await self._send()
+        return HttpStream(self._response, self._host)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._response is not None:
+            self._response.close()
 
 
 def is_local(host: str) -> bool:
