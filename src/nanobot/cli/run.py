@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from nanobot.errors import UsageError
 
 if TYPE_CHECKING:
     from nanobot.config.model import Config
+
+log = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = "localhost:8080"
 
@@ -34,11 +37,13 @@ def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, d
     import anyio
 
     from nanobot import logs
+    from nanobot.config.redact import redact
 
     logs.set_up(level="DEBUG" if choice.debug else "INFO")
     if paths and choice.sources:
         raise UsageError("Give the configuration either as PATH or with --config, not both.")
     config = replace(choice, sources=tuple(map(as_source, paths)) or choice.sources).load()
+    log.info("configuration", extra={"document": redact(config.document)})
     if listen_address == "stdio":
         anyio.run(_over_stdio, config)
         return
@@ -73,6 +78,7 @@ async def _over_http(config: Config, host: str, port: int, ui: bool) -> None:
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
     async with open_app(config, own_port=listener.port) as app:
         app.check_models()
+        app.publisher.warm()
         await serve_on(listener, app, ui=ui, ready=_announce)
 
 

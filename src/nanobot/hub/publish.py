@@ -88,11 +88,15 @@ class Publisher:
         If one server alone is published, it is that server's description, and only it can give one: raises
         `UpstreamUnavailable`.
         """
-        for offer in self._offers.values():
-            offer.view.warm()
+        self.warm()
         if self._lone is not None and (connected := await self._hub.introduction(self._lone)) is not None:
             return introduce(self._description, connected)
         return self._description
+
+    def warm(self) -> None:
+        """Have the lists prepared in the background; servers that were not needed yet are started."""
+        for offer in self._offers.values():
+            offer.view.warm()
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         handler = self._handlers.get(method)
