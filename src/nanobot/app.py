@@ -56,7 +56,8 @@ async def open_app(
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
-    Raises `StoreError` for a database that cannot be opened; then nothing was started. Leaving stops turns first, then servers, then the store.
+    Raises `StoreError` for a database that cannot be opened; then nothing was started. Leaving stops turns
+    first, then servers, then the store.
     `own_port` is where we will listen ourselves, so that we are not taken for a local model server.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
