@@ -10,10 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+PATIENCE_MS = 15_000
+"""How long a page may take to show something; a busy machine needs more than the default."""
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @dataclass
@@ -54,7 +58,7 @@ async def window(
         page = await browser.new_page(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
         )
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(PATIENCE_MS)
         seen = Window(page, url)
         page.on("console", lambda m: m.type in ("error", "warning") and seen.complaints.append(m.text))
         page.on("pageerror", lambda e: seen.complaints.append(str(e)))

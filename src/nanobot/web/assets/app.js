@@ -17,6 +17,7 @@ class App {
     this.conversation = new Conversation();
     this.agents = [];
     this.leave = () => {};
+    this.attached = Promise.resolve();
     const page = { scroller: byId("scroller"), log: byId("log"), latest: byId("latest") };
     this.messages = new MessagesView(page, this.conversation);
     this.sidebar = new Sidebar({ go: (path) => this.go(path), failed: (error) => this.fail(error) });
@@ -67,12 +68,16 @@ class App {
 
   follow() {
     const { conversation } = this;
+    let attached = () => {};
+    /** Settled once events are coming, or will not: a message sent before that might go unannounced. */
+    this.attached = new Promise((resolve) => (attached = resolve));
     this.leave = followThread(this.thread, {
       history: (messages) => {
         conversation.replaceAll(messages);
         conversation.settle();
         this.running(false);
         this.messages.changed();
+        attached();
       },
       message: (message) => {
         conversation.apply(message);
@@ -95,6 +100,7 @@ class App {
         this.sidebar.refresh();
       },
       connection: (isConnected) => {
+        if (!isConnected) attached();
         if (!isConnected) this.banner(INTERRUPTED);
         else if (byId("banner").textContent === INTERRUPTED) this.hideBanner();
       },
@@ -125,8 +131,10 @@ class App {
     this.messages.clearNote();
     try {
       if (!this.thread) await this.begin(text);
-      const { message } = await sendMessage(this.thread, text, this.composer.agent);
-      this.await(message, text);
+      const { thread } = this;
+      await this.attached;
+      const { message } = await sendMessage(thread, text, this.composer.agent);
+      if (thread === this.thread) this.await(message, text);
       return true;
     } catch (error) {
       this.fail(error, () => this.retry(text));
