@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "get-tiny-image": {},
     "trigger-long-running-operation": {"duration": 0.2, "steps": 2},
 }
+CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
+"""The server writes the time of day into what it makes."""
 PROMPT_ARGUMENTS = {
     "args-prompt": {"city": "Oslo", "state": "x"},
     "completable-prompt": {"department": "Engineering", "name": "Alice"},
@@ -58,7 +61,7 @@ def plain(value: Any) -> Any:
     body = value.model_dump(mode="json", by_alias=True, exclude_none=True)
     for transient in ("_meta", "resultType", "ttlMs", "cacheScope"):
         body.pop(transient, None)
-    return json.loads(json.dumps(body))
+    return json.loads(CLOCK.sub("<time>", json.dumps(body)))
 
 
 def by(key: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
