@@ -134,7 +134,7 @@ class App {
       const { thread } = this;
       await this.attached;
       const { message } = await sendMessage(thread, text, this.composer.agent);
-      if (thread === this.thread) this.await(message, text);
+      if (thread === this.thread) this.showWaiting(message, text);
       return true;
     } catch (error) {
       this.fail(error, () => this.retry(text));
@@ -147,7 +147,7 @@ class App {
   }
 
   /** Until the event stream tells of it, a sent message is shown as waiting. */
-  await(id, text) {
+  showWaiting(id, text) {
     if (!this.conversation.messages.has(id)) {
       this.conversation.waiting.set(id, { id, role: "user", items: [{ id: `${id}-text`, type: "text", text }] });
     }
