@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -128,17 +127,33 @@ def repeat(request: bytes, times: int) -> Callable[[int], Callable[[], bytes | N
     return source
 
 
-def median_rate(
-    url: str, request: bytes, *, connections: int = 16, times: int = 300, rounds: int = 5
-) -> float:
-    """Requests per second: the median of some rounds after one that warms up."""
+@dataclass(frozen=True)
+class Target:
+    """A server under load: its URL, the request it gets, and how often on each connection in one round."""
 
-    async def measure() -> float:
-        await run(url, repeat(request, 30), connections)
-        loads = [await run(url, repeat(request, times), connections) for _ in range(rounds)]
-        if failures := sum(load.failures for load in loads):
-            raise RuntimeError(f"{failures} answers of {url} were no success")
-        return statistics.median(load.per_second for load in loads)
+    url: str
+    request: bytes
+    times: int
+
+
+def rates(targets: dict[str, Target], *, connections: int = 16, rounds: int = 7) -> dict[str, list[float]]:
+    """Requests per second of every target in every round.
+
+    The targets take turns within a round, so that a machine whose speed drifts is as fast for one as for
+    the other; compare the figures of one round with each other.
+    """
+
+    async def measure() -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {name: [] for name in targets}
+        for target in targets.values():
+            await run(target.url, repeat(target.request, max(10, target.times // 5)), connections)
+        for _ in range(rounds):
+            for name, target in targets.items():
+                load = await run(target.url, repeat(target.request, target.times), connections)
+                if load.failures:
+                    raise RuntimeError(f"{load.failures} answers of {name} were no success")
+                found[name].append(load.per_second)
+        return found
 
     import uvloop
 

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import statistics
+from contextlib import ExitStack
 
 import report
-from load import median_rate
+from load import Target, rates
 from mcp_session import tool_call
 from processes import script
 
 ARGUMENTS = {"text": "hello"}
-
-
-def rate(name: str, upstream: str, *, times: int) -> float:
-    with script(name, upstream) as (url, _):
-        endpoint = url + "/mcp"
-        return median_rate(endpoint, tool_call(endpoint, "echo", ARGUMENTS), times=times)
+TIMES = {"ours": 200, "hop_httpx2": 80, "hop_aiohttp": 250, "fastmcp_proxy": 20}
 
 
 def main() -> None:
-    with script("upstream") as (base, _):
-        upstream = base + "/mcp"
-        ours = statistics.median(rate("ours", upstream, times=150) for _ in range(2))
-        aiohttp = rate("hop_aiohttp", upstream, times=150)
-        httpx2 = rate("hop_httpx2", upstream, times=60)
-        fastmcp = rate("fastmcp_proxy", upstream, times=20)
-    report.ratio("relayed tools/call, calls/s", ours, "bare httpx2 hop, calls/s", httpx2, at_least=2.5)
-    report.ratio("relayed tools/call, calls/s", ours, "FastMCP proxy, calls/s", fastmcp, at_least=7)
-    report.ratio("relayed tools/call, calls/s", ours, "bare aiohttp hop, calls/s", aiohttp, at_least=0.6)
+    with ExitStack() as running:
+        upstream, _ = running.enter_context(script("upstream"))
+        targets: dict[str, Target] = {}
+        for name, times in TIMES.items():
+            base, _ = running.enter_context(script(name, f"{upstream}/mcp"))
+            targets[name] = Target(f"{base}/mcp", tool_call(f"{base}/mcp", "echo", ARGUMENTS), times)
+        found = rates(targets)
+    what, ours = "relayed tools/call, calls/s", found["ours"]
+    report.rounds(what, ours, "bare httpx2 hop, calls/s", found["hop_httpx2"], at_least=2.5)
+    report.rounds(what, ours, "FastMCP proxy, calls/s", found["fastmcp_proxy"], at_least=7)
+    report.rounds(what, ours, "bare aiohttp hop, calls/s", found["hop_aiohttp"], at_least=0.6)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 
 def ratio(
     what: str, value: float, baseline: str, base: float, *, at_least: float = 0, at_most: float = 0
@@ -13,6 +15,16 @@ def ratio(
     print(
         f"{'ok  ' if kept else 'MISS'} {what}: {value:,.4g} against {baseline}: {base:,.4g} "
         f"-> ratio {found:.2f} (bound {bound})",
+        flush=True,
+    )
+
+
+def rounds(what: str, ours: list[float], baseline: str, base: list[float], *, at_least: float) -> None:
+    """As `ratio`, from figures of several rounds: the median of the ratios within each."""
+    found = statistics.median(a / b for a, b in zip(ours, base, strict=True))
+    print(
+        f"{'ok  ' if found >= at_least else 'MISS'} {what}: {statistics.median(ours):,.4g} against {baseline}: "
+        f"{statistics.median(base):,.4g} -> ratio {found:.2f} (bound >= {at_least:g})",
         flush=True,
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import report
-from load import median_rate
-from mcp_session import tool_call
+from load import ID, Target, http_request, rates
+from mcp_session import HEADERS, tool_call
 from processes import script
 
 ARGUMENTS = {"text": "hello"}
@@ -17,25 +17,18 @@ ANSWER = {
 }
 
 
-def rate(server: str, *args: str, rounds: int = 5, times: int = 300) -> float:
-    with script(server, *args) as (url, _):
-        endpoint = url + "/mcp"
-        return median_rate(endpoint, tool_call(endpoint, "echo", ARGUMENTS), rounds=rounds, times=times)
-
-
 def main() -> None:
-    with script("bare", json.dumps(ANSWER, separators=(",", ":"))) as (url, _):
-        from load import http_request
-        from mcp_session import HEADERS
-
-        body = json.dumps(
-            {"jsonrpc": "2.0", "id": 1000000, "method": "tools/call", "params": {"name": "echo"}}
-        )
-        bare = median_rate(url, http_request(url, body.encode(), HEADERS))
-    sdk = rate("sdk", times=80)
-    ours = rate("ours")
-    report.ratio("built-in tools/call, calls/s", ours, "official SDK server, calls/s", sdk, at_least=8)
-    report.ratio("built-in tools/call, calls/s", ours, "bare ASGI app, answers/s", bare, at_least=0.4)
+    body = json.dumps(ANSWER, separators=(",", ":"))
+    with script("bare", body) as (bare, _), script("sdk") as (sdk, _), script("ours") as (ours, _):
+        call = {"jsonrpc": "2.0", "id": int(ID), "method": "tools/call", "params": {"name": "echo"}}
+        found = rates({
+            "bare": Target(bare, http_request(bare, json.dumps(call).encode(), HEADERS), 400),
+            "sdk": Target(f"{sdk}/mcp", tool_call(f"{sdk}/mcp", "echo", ARGUMENTS), 60),
+            "ours": Target(f"{ours}/mcp", tool_call(f"{ours}/mcp", "echo", ARGUMENTS), 400),
+        })  # fmt: skip
+    what = "built-in tools/call, calls/s"
+    report.rounds(what, found["ours"], "official SDK server, calls/s", found["sdk"], at_least=8)
+    report.rounds(what, found["ours"], "bare ASGI app, answers/s", found["bare"], at_least=0.4)
 
 
 if __name__ == "__main__":

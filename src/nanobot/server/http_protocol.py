@@ -10,36 +10,43 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Request line and headers together, beyond the first read from the socket."""
 
+MAX_HELD: Final = 64 * 1024
+"""More than this is not held back until the end of the step."""
+
 _TOO_LARGE: Final = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 )
 
 
 class Corked:
-    """A transport that sends what is written in one step of the loop with one system call.
+    """A transport that sends at the end of the current step of the loop what was written during it.
 
-    uvicorn writes the head and the body of an answer one after the other; each write would be a call of its
-    own, and that is a quarter of what a small answer costs.
+    uvicorn writes the head and the body of an answer one after the other; together they are one system call.
+    And the answers to all requests that arrived together leave together: the first wakes the reader up,
+    which costs more than the sending, and the others find it awake.
     """
 
-    __slots__ = ("_held", "_loop", "_transport")
+    __slots__ = ("_held", "_loop", "_size", "_transport")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
-        self._held = b""
+        self._held: list[bytes] = []
+        self._size = 0
 
     def write(self, data: bytes) -> None:
-        if self._held:
-            data, self._held = self._held + data, b""
-            self._transport.write(data)
-        else:
-            self._held = data
+        if not self._held:
             self._loop.call_soon(self.flush)
+        self._held.append(data)
+        self._size += len(data)
+        if self._size > MAX_HELD:
+            self.flush()
 
     def flush(self) -> None:
         if self._held:
-            data, self._held = self._held, b""
+            data = b"".join(self._held)
+            self._held.clear()
+            self._size = 0
             self._transport.write(data)
 
     def close(self) -> None:
