@@ -22,9 +22,11 @@ def ratio(
 def rounds(what: str, ours: list[float], baseline: str, base: list[float], *, at_least: float) -> None:
     """As `ratio`, from figures of several rounds: the median of the ratios within each."""
     found = statistics.median(a / b for a, b in zip(ours, base, strict=True))
+    value, other = statistics.median(ours), statistics.median(base)
+    kept = "ok  " if found >= at_least else "MISS"
     print(
-        f"{'ok  ' if found >= at_least else 'MISS'} {what}: {statistics.median(ours):,.4g} against {baseline}: "
-        f"{statistics.median(base):,.4g} -> ratio {found:.2f} (bound >= {at_least:g})",
+        f"{kept} {what}: {value:,.4g} against {baseline}: {other:,.4g} "
+        f"-> ratio {found:.2f} (bound >= {at_least:g})",
         flush=True,
     )
 
