@@ -15,18 +15,18 @@ from nanobot.agent.delegation import refusal
 from nanobot.agent.events import Delta, MessageAdded
 from nanobot.agent.facing import ModelHistory
 from nanobot.agent.input import chat_input
-from nanobot.agent.names import wire_names
 from nanobot.agent.nearest import nearest_name
 from nanobot.agent.plan import Planned, groups
 from nanobot.agent.policy import permits_tool
-from nanobot.agent.results import clean
 from nanobot.agent.schemas import accepted_schema
 from nanobot.agent.tools import Tool, ToolResult
 from nanobot.agent.truncation import LIMIT, fit, head_and_tail
 from nanobot.config.model import Agent
 from nanobot.errors import UsageError
+from nanobot.llm.content import clean
 from nanobot.llm.messages import Message, Text, ToolCall, ToolOutput
 from nanobot.llm.model import TextDelta
+from nanobot.llm.tool_names import wire_names
 
 TAKES_A = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
 

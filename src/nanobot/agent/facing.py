@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nanobot.agent import notes
-from nanobot.agent.names import wire_name
 from nanobot.llm.messages import Item, Message, Text, ToolCall, ToolOutput
 from nanobot.llm.model import Beginning
+from nanobot.llm.tool_names import wire_name
 
 CANCELLED = "ai.nanobot.meta/cancelled"
 """Mark of an answer that was stopped; its text is what had arrived."""

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from nanobot.agent.results import clean
 from nanobot.errors import UsageError
 from nanobot.ids import new_id
+from nanobot.llm.content import clean
 from nanobot.llm.messages import Content, Item, Message, Text
 
 MOST_ATTACHMENTS: Final = 20

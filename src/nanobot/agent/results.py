@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.agent.tools import ToolResult
+from nanobot.llm.content import clean
 
 _LONGEST_ERROR: Final = 4000
 
@@ -27,19 +28,6 @@ def normalised(result: ToolResult, *, tool: str) -> ToolResult:
     if structured is None and not result.is_error:
         structured = _data(content)
     return replace(result, content=content, structured=structured)
-
-
-def clean(text: str) -> str:
-    """`text` without NUL characters and halves of surrogate pairs, which providers and databases refuse."""
-    if "\x00" in text:
-        text = text.replace("\x00", "")
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _clean_block(block: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from nanobot.agent.names import wire_names
 from nanobot.agent.schemas import accepted_schema
 from nanobot.agent.tools import Tool, ToolResult
 from nanobot.config.model import Agent
@@ -13,6 +12,7 @@ from nanobot.errors import ToolNotFound
 from nanobot.hub.published import PublishedTool, ToolListing
 from nanobot.hub.references import chat_tool
 from nanobot.llm.model import ToolSet, ToolSpec
+from nanobot.llm.tool_names import wire_names
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
 

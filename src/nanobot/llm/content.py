@@ -86,7 +86,7 @@ def has_media(message: Message) -> bool:
 
 
 def clean(text: str) -> str:
-    """`text` as UTF-8 can hold it: NUL removed, lone surrogates replaced."""
+    """`text` without NUL characters and halves of surrogate pairs, which providers and databases refuse."""
     if "\0" in text:
         text = text.replace("\0", "")
     if text.isascii():

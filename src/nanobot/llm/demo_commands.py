@@ -10,7 +10,6 @@ after `ask` go on. Text that begins with anything else is no program.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any, Final, cast
 
 from nanobot.llm.messages import JsonObject
 from nanobot.llm.model import ToolSpec
+from nanobot.llm.tool_names import wire_name
 
 ANSWER: Final = "{answer}"
 
@@ -29,7 +29,6 @@ _STEP: Final = re.compile(
 )
 _JOIN: Final = re.compile(r"(?:[\s,;]|\band\b|\bthen\b)+", re.IGNORECASE)
 _PAIR: Final = re.compile(r"""\s*([\w.-]+)=("(?:[^"\\]|\\.)*"|'[^']*'|\{answer\}|\{|\[|[^\s,;]+)""")
-_WIRE: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ def parse(text: str) -> Program:
 
 def find_tool(name: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     """The tool that `name` means: its name, or the published name it was made from, in any case."""
-    wanted = {name, _wire_name(name)}
+    wanted = {name, wire_name(name)}
     for tool in tools:
         if tool.name in wanted:
             return tool
@@ -158,14 +157,3 @@ def _value(written: str, schema: Any) -> Any:
         return json.loads(written)
     except ValueError:
         return written
-
-
-def _wire_name(name: str) -> str:
-    """The name a tool published as `name` has on the wire."""
-    plain = _WIRE.sub("_", name)
-    if plain[:1].isdigit() or plain[:1] == "-":
-        plain = "t_" + plain
-    if len(plain) > 64:
-        digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:8]
-        plain = f"{plain[:55]}_{digest}"
-    return plain

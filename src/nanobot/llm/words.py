@@ -1,4 +1,4 @@
-"""Text cut into words, as our own models stream it."""
+"""Text cut into words, as models of ours stream it."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from nanobot.llm.words import words
+
 MARKER: Final = "[[{"
 
 
@@ -72,17 +74,6 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return words(self.text)
         size = -(-len(self.text) // self.chunks) or 1
         return [self.text[i : i + size] for i in range(0, len(self.text), size)]
-
-
-def words(text: str) -> list[str]:
-    """`text` cut before each word; joined they are `text` again."""
-    pieces: list[str] = []
-    start = 0
-    for at in range(1, len(text)):
-        if text[at - 1].isspace() and not text[at].isspace():
-            pieces.append(text[start:at])
-            start = at
-    return [*pieces, text[start:]] if text else []
 
 
 def replies_in(text: str) -> tuple[Reply, ...]:

@@ -1,4 +1,4 @@
-"""The names under which tools are sent to a provider.
+"""The names by which models know tools.
 
 Configuration, events and history use the published name (`fs.read`); providers accept only
 `[a-zA-Z_][a-zA-Z0-9_-]{0,63}`. The wire name follows from the published one, so stored calls keep resolving.
