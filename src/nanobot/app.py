@@ -14,6 +14,7 @@ from typing import Protocol
 from anyio.abc import TaskStatus
 
 from nanobot import __version__
+from nanobot.agent.chat import AgentChats
 from nanobot.agent.engine import Engine
 from nanobot.aio import task_group
 from nanobot.builtin.agents import agent_server
@@ -76,7 +77,7 @@ async def open_app(
         hub = Hub(config, {**upstreams, system.name: system, agents.name: agents, **extra})
         limit = turn_limit(config.env)
         engine = Engine(config, threads=store.threads, models=models, hub=hub, max_turns=limit)
-        agents.connect(engine)
+        agents.connect(AgentChats(engine, config.agents))
         async with _running(*upstreams.values()), _running(hub), _running(engine):
             yield App(
                 config=config,

@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from nanobot.agent.chat import AgentChats
 from nanobot.agent.engine import Engine, Input, Turn, TurnResult
 from nanobot.agent.events import Body, Event, TurnEnded
 from nanobot.aio import task_group
@@ -134,7 +135,7 @@ async def world(
     hub = Hub(config, {**all_sources, chats.name: chats})
     async with open_store(home / "nanobot.db") as store, task_group() as owner:
         engine = Engine(config, threads=store.threads, models=Choice(models), hub=hub, max_turns=max_turns)
-        chats.connect(engine)
+        chats.connect(AgentChats(engine, config.agents))
         await owner.start(hub.run)
         await owner.start(engine.run)
         yield World(engine, models, store, home, chats)

@@ -9,8 +9,8 @@ import pytest
 from tests.hub.world import Server, config, refs, running, tool
 
 from nanobot.config.model import McpServer
-from nanobot.hub.source import Entry, Kind
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RpcError
+from nanobot.wire.source import Entry, Kind
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def test_servers_are_listed_at_the_same_time() -> None:
         listings: list[int] = []
 
         async def read() -> None:
-            listings.append(len((await hub.tools(refs(*(server.name for server in servers)))).tools))
+            listings.append(len((await hub.tools(refs(*(server.name for server in servers)))).items))
 
         group.start_soon(read)
         await anyio.wait_all_tasks_blocked()
@@ -55,14 +55,14 @@ async def test_a_hanging_server_delays_its_readers_once_and_then_shows_up() -> N
 
         hub.watch(hear)
         listing = await hub.tools(refs("slow", "quick"), wait_s=0.01)
-        assert [one.name for one in listing.tools] == ["q"]
+        assert [one.name for one in listing.items] == ["q"]
         assert [(one.server, one.code) for one in listing.missing] == [("slow", "pending")]
         assert await hub.tools(refs("slow", "quick"), wait_s=0.01) == listing  # its time is over: no waiting
         assert slow.listed == ["tools"]
         slow.gate.set()
         await told.wait()
         listing = await hub.tools(refs("slow", "quick"))
-        assert [one.name for one in listing.tools] == ["q", "s"]
+        assert [one.name for one in listing.items] == ["q", "s"]
         assert listing.missing == ()
 
 
@@ -73,7 +73,7 @@ async def test_a_reader_who_leaves_does_not_stop_the_listing() -> None:
             await hub.tools(refs("s"))
         assert gone.cancelled_caught
         server.gate.set()
-        assert len((await hub.tools(refs("s"))).tools) == 1
+        assert len((await hub.tools(refs("s"))).items) == 1
     assert server.listed == ["tools"]
 
 
@@ -87,7 +87,7 @@ async def test_a_server_that_comes_back_is_listed_again() -> None:
         server.is_down = False
         server.says_changed("tools")
         listing = await hub.tools(refs("s"))
-        assert [one.name for one in listing.tools] == ["t"]
+        assert [one.name for one in listing.items] == ["t"]
 
 
 async def test_a_change_during_a_listing_leads_to_another_one() -> None:
@@ -102,7 +102,7 @@ async def test_a_change_during_a_listing_leads_to_another_one() -> None:
             server.gate.set()
         server.tools.append(tool("u"))
         await told.wait()
-        assert [one.name for one in (await hub.tools(refs("s"))).tools] == ["t", "u"]
+        assert [one.name for one in (await hub.tools(refs("s"))).items] == ["t", "u"]
     assert server.listed == ["tools", "tools"]
 
 
@@ -126,7 +126,7 @@ async def test_a_source_with_a_bug_is_an_internal_error_and_the_rest_goes_on(
 
     async with running(config(), Broken("b"), Server("s", [tool("t")])) as hub:
         listing = await hub.tools(refs("b", "s"))
-    assert [one.name for one in listing.tools] == ["t"]
+    assert [one.name for one in listing.items] == ["t"]
     assert [(one.server, one.code) for one in listing.missing] == [("b", "internal")]
     assert "secret" not in listing.missing[0].message
     assert any(record.exc_info for record in caplog.records)
@@ -158,5 +158,5 @@ async def test_the_pipeline_of_a_server_holds_for_agents_too() -> None:
     server = Server("s", [tool("t")])
     async with running(config(mcp_servers=settings), server) as hub:
         listing = await hub.tools(refs("s/p_t:mine", "s/t"))
-        assert [(one.name, one.own_name) for one in listing.tools] == [("mine", "t")]
+        assert [(one.name, one.own_name) for one in listing.items] == [("mine", "t")]
         assert [one.code for one in listing.missing] == ["not_found"]

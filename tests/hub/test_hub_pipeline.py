@@ -9,8 +9,8 @@ import pytest
 
 from nanobot.config.model import McpServer, ToolOverride
 from nanobot.hub.pipeline import shape_tools
-from nanobot.hub.source import Entry
 from nanobot.wire.rpc import Payload
+from nanobot.wire.source import Entry
 
 REPAIRED = {"type": "object", "properties": {}}
 

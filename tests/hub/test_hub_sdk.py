@@ -20,9 +20,9 @@ from nanobot.aio import task_group
 from nanobot.builtin.server import BuiltinResource, BuiltinServer, BuiltinTool
 from nanobot.config.model import McpServer, Prompt, PromptField, Publish, ServerSettings, SessionSettings
 from nanobot.hub.publish import Publisher
-from nanobot.hub.source import Source
 from nanobot.wire.call import Call
 from nanobot.wire.server_http import McpEndpoint
+from nanobot.wire.source import Source
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])]
 

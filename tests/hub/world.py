@@ -16,9 +16,9 @@ from nanobot.config.model import Config, Publish, Reference
 from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
-from nanobot.hub.source import Entry, Kind, Source
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
+from nanobot.wire.source import Entry, Kind, Source
 
 
 @dataclass

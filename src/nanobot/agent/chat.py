@@ -15,6 +15,7 @@ import anyio
 from nanobot.agent.assignment import TurnResult
 from nanobot.agent.delegation import refusal
 from nanobot.agent.events import Body, Delta, MessageAdded, ToolFinished, ToolStarted, TurnStarted
+from nanobot.agent.handles import OnEvent
 from nanobot.agent.input import Input, chat_input
 from nanobot.builtin.agents import SESSION, ChatReply, Tell
 from nanobot.config.model import Agent
@@ -29,19 +30,27 @@ if TYPE_CHECKING:
     from nanobot.agent.engine import Engine
 
 
-async def talk(
-    engine: Engine, agent: Agent, arguments: Mapping[str, Any], *, call: Call, tell: Tell | None
-) -> ChatReply:
-    """Have `agent` answer a `chat-with-…` call. Raises `RpcError` for an unknown thread, `UsageError`."""
-    if (reason := refusal(call.agents, agent.id)) is not None:
-        return ChatReply(content=[{"type": "text", "text": reason}], is_error=True)
-    input = chat_input(arguments)
-    on_event = None if tell is None else _Telling(tell).tell
-    if call.agents or not agent.chat:
-        return _reply(await engine.once(agent.id, input, call=call, on_event=on_event))
-    row, is_told = await _thread(engine, agent, call)
-    result = await _turn(engine, row, agent, input, call, on_event)
-    return _reply(result, thread=row.id if is_told else "")
+class AgentChats:
+    """Satisfies `builtin.agents.Chat`: answers calls of the tools `chat-with-<agent>`."""
+
+    def __init__(self, engine: Engine, agents: Mapping[str, Agent]) -> None:
+        self._engine = engine
+        self._agents = agents
+
+    async def chat(
+        self, agent: str, arguments: Mapping[str, Any], *, call: Call, tell: Tell | None
+    ) -> ChatReply:
+        """Have the agent with this id answer. Raises `RpcError` for an unknown thread, `UsageError`."""
+        asked, engine = self._agents[agent], self._engine
+        if (reason := refusal(call.agents, agent)) is not None:
+            return ChatReply(content=[{"type": "text", "text": reason}], is_error=True)
+        input = chat_input(arguments)
+        on_event = None if tell is None else _Telling(tell).tell
+        if call.agents or not asked.chat:
+            return _reply(await engine.once(agent, input, call=call, on_event=on_event))
+        row, is_told = await _thread(engine, asked, call)
+        result = await _turn(engine, row, asked, input, call, on_event)
+        return _reply(result, thread=row.id if is_told else "")
 
 
 async def _thread(engine: Engine, agent: Agent, call: Call) -> tuple[ThreadRow, bool]:
@@ -60,7 +69,7 @@ async def _thread(engine: Engine, agent: Agent, call: Call) -> tuple[ThreadRow, 
 
 
 async def _turn(
-    engine: Engine, row: ThreadRow, agent: Agent, input: Input, call: Call, on_event: Any
+    engine: Engine, row: ThreadRow, agent: Agent, input: Input, call: Call, on_event: OnEvent | None
 ) -> TurnResult:
     turn = await engine.submit(row.id, input, agent=agent.id, call=call, on_event=on_event)
     try:

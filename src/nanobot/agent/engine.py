@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
 from nanobot.agent.assignment import Assignment, Surroundings, TurnResult
-from nanobot.agent.chat import talk
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
 from nanobot.agent.request import Briefings, ModelChoice
@@ -34,7 +33,6 @@ from nanobot.wire.call import Call
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from nanobot.builtin.agents import ChatReply, Tell
     from nanobot.hub.hub import Hub
     from nanobot.store.threads import Threads
 
@@ -190,12 +188,6 @@ class Engine:
         if conversation is not None:
             conversation.end_readers()
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._files(row.id), ignore_errors=True))
-
-    async def chat(
-        self, agent: str, arguments: Mapping[str, Any], *, call: Call, tell: Tell | None
-    ) -> ChatReply:
-        """Answer a call of the tool `chat-with-<agent>`."""
-        return await talk(self, self._agent(agent), arguments, call=call, tell=tell)
 
     def _agent(self, id: str) -> Agent:
         if not id:

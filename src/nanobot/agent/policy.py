@@ -1,14 +1,15 @@
-"""Which tools an agent may see at all. What it may not see does not exist for it."""
+"""Which tools an agent may see at all. What it may not see does not exist for it.
+
+`permissions` govern the built-in server `nanobot.system`. Tools of other servers are chosen by reference alone.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from nanobot.config.builtin import SYSTEM
 from nanobot.config.model import Agent, Reference
-from nanobot.hub.published import PublishedTool
-
-SYSTEM: Final = "nanobot.system"
-"""The built-in server that `permissions` govern; tools of other servers are chosen by reference alone."""
+from nanobot.hub.published import Published
 
 _GRANTED: Final = {
     "bash": "bash",
@@ -31,7 +32,7 @@ def system_tools(agent: Agent) -> list[Reference]:
     return [Reference(SYSTEM, tool) for tool in _GRANTED if permits_tool(agent, tool)]
 
 
-def may_see(agent: Agent, tool: PublishedTool) -> bool:
+def may_see(agent: Agent, tool: Published) -> bool:
     """Whether `agent` is offered `tool`, by whatever name it is published."""
     return tool.server != SYSTEM or permits_tool(agent, tool.own_name)
 

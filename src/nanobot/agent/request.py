@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from nanobot.agent.instructions import read_instructions
 from nanobot.agent.output import OutputShape
-from nanobot.agent.policy import SYSTEM, may_see, system_tools
+from nanobot.agent.policy import may_see, system_tools
 from nanobot.agent.toolbox import Toolbox, for_models
+from nanobot.config.builtin import SYSTEM
 from nanobot.config.model import Agent, Config, Reference
 from nanobot.errors import ConfigError
-from nanobot.hub.published import Missing, ToolListing
+from nanobot.hub.published import Listing, Missing
 from nanobot.llm.messages import Message
 from nanobot.llm.model import Beginning, ModelRequest, ToolSet
 from nanobot.wire.call import Call
@@ -90,7 +91,7 @@ class Briefings:
         self._models = models
         self._hub = hub
         self._references: dict[str, tuple[Reference, ...]] = {}
-        self._kept: dict[str, tuple[ToolListing, Toolbox]] = {}
+        self._kept: dict[str, tuple[Listing, Toolbox]] = {}
         self._outputs: dict[str, OutputShape] = {}
 
     async def prepare(self, agent: Agent, call: Call) -> Briefing:
@@ -117,7 +118,7 @@ class Briefings:
             self._references[agent.id] = references
         return references
 
-    def _toolbox(self, agent: Agent, listing: ToolListing) -> Toolbox:
+    def _toolbox(self, agent: Agent, listing: Listing) -> Toolbox:
         kept = self._kept.get(agent.id)
         if kept is not None and kept[0] is listing:
             return kept[1]

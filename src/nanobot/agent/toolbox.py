@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from nanobot.agent.schemas import accepted_schema
 from nanobot.agent.tools import Tool, ToolResult
+from nanobot.config.builtin import chat_tool
 from nanobot.config.model import Agent
 from nanobot.errors import ToolNotFound
-from nanobot.hub.published import PublishedTool, ToolListing
-from nanobot.hub.references import chat_tool
+from nanobot.hub.published import Listing, Published
 from nanobot.llm.model import ToolSet, ToolSpec
 from nanobot.llm.tool_names import wire_names
 from nanobot.wire.call import Call
@@ -51,15 +51,15 @@ class Toolbox:
 
     def __init__(
         self,
-        listing: ToolListing,
+        listing: Listing,
         *,
-        visible: Callable[[PublishedTool], bool],
+        visible: Callable[[Published], bool],
         colleagues: Sequence[Agent],
         extensions: Mapping[str, Mapping[str, Any]],
         hub: Hub,
     ) -> None:
         self._hub = hub
-        self._published = {tool.name: tool for tool in listing.tools if visible(tool)}
+        self._published = {tool.name: tool for tool in listing.items if visible(tool)}
         tools = {name: _tool(tool) for name, tool in self._published.items()}
         tools |= {tool.name: tool for tool in map(_consult, colleagues)}
         self.named: Mapping[str, Tool] = {name: tools[name] for name in sorted(tools)}
@@ -88,14 +88,14 @@ class Toolbox:
         )
 
 
-def for_models(tool: PublishedTool) -> bool:
+def for_models(tool: Published) -> bool:
     """Whether the tool is meant for models: an app may keep some for its own user interface."""
     ui = _object(_object(tool.definition.object().get("_meta")).get("ui"))
     visibility = ui.get("visibility")
     return not isinstance(visibility, list) or "model" in cast("list[object]", visibility)
 
 
-def _tool(tool: PublishedTool) -> Tool:
+def _tool(tool: Published) -> Tool:
     definition = tool.definition.object()
     return Tool(
         name=tool.name,

@@ -9,13 +9,13 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from nanobot.config.builtin import AGENTS, chat_tool
 from nanobot.config.model import Agent, Config
 from nanobot.errors import NanobotError
 from nanobot.wire.call import Call, Notify
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 
-NAME: Final = "nanobot.agent"
 SESSION: Final = "ai.nanobot/session"
 """Member of `_meta`: in a result the thread a conversation began in, in a request the one to go on with."""
 COMPLETION: Final = "ai.nanobot.progress/completion"
@@ -80,10 +80,10 @@ class Chat(Protocol):
 class AgentServer:
     """A `Source` over the agents of a configuration. `connect` it before the first call."""
 
-    name = NAME
+    name = AGENTS
 
     def __init__(self, config: Config) -> None:
-        self._agents = {tool_name(agent.id): agent for agent in config.agents.values()}
+        self._agents = {chat_tool(agent.id): agent for agent in config.agents.values()}
         self._chat: Chat | None = None
 
     def connect(self, chat: Chat) -> None:
@@ -97,7 +97,7 @@ class AgentServer:
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         if method != "tools/call":
-            raise RpcError(METHOD_NOT_FOUND, f"{method}: {NAME} has no such method")
+            raise RpcError(METHOD_NOT_FOUND, f"{method}: {AGENTS} has no such method")
         try:
             asked = _call.decode(params.raw)
         except (msgspec.DecodeError, RecursionError) as e:
@@ -127,11 +127,6 @@ class AgentServer:
 def agent_server(config: Config) -> AgentServer:
     """The server of all agents; which of their tools are offered to whom is up to the references."""
     return AgentServer(config)
-
-
-def tool_name(agent_id: str) -> str:
-    """The tool that talks to an agent. Ids of agents in folders contain `/`, tool names must not."""
-    return "chat-with-" + agent_id.replace("/", "-")
 
 
 @dataclass(slots=True)

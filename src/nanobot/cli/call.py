@@ -19,7 +19,7 @@ from nanobot.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from nanobot.app import App
     from nanobot.config.model import Config
-    from nanobot.hub.hub import PublishedTool
+    from nanobot.hub.published import Published
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -88,7 +88,7 @@ async def _call_tool(app: App, target: str, inputs: tuple[str, ...]) -> dict[str
     return (await app.hub.call(tool, Payload.of(arguments), Call())).object()
 
 
-async def _find_tool(app: App, target: str) -> PublishedTool:
+async def _find_tool(app: App, target: str) -> Published:
     from nanobot.config.model import Reference
 
     server, slash, name = target.partition("/")
@@ -96,11 +96,11 @@ async def _find_tool(app: App, target: str) -> PublishedTool:
         if server not in app.hub.names():
             raise NotFound(f"There is no server {server!r}; known: {', '.join(sorted(app.hub.names()))}.")
         listing = await app.hub.tools([Reference(server)])
-        owners = [t for t in listing.tools if t.name == name]
+        owners = [t for t in listing.items if t.name == name]
     else:
         name = target
         listing = await app.hub.tools([Reference(s) for s in app.hub.names()])
-        owners = [t for t in listing.tools if t.name == name]
+        owners = [t for t in listing.items if t.name == name]
     if len(owners) == 1:
         return owners[0]
     if owners:

@@ -31,6 +31,7 @@ def command(choice: ConfigChoice, servers: tuple[str, ...], output: str) -> None
 async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
     from nanobot.app import open_app
     from nanobot.cli.text import shorten
+    from nanobot.config.builtin import AGENTS
     from nanobot.config.model import Reference
 
     rows: list[dict[str, str]] = []
@@ -40,10 +41,10 @@ async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
             for agent in config.agents.values()
         ]
     async with open_app(config) as app:
-        names = [n for n in app.hub.names() if n != "nanobot.agent" and (not servers or n in servers)]
+        names = [n for n in app.hub.names() if n != AGENTS and (not servers or n in servers)]
         for name in names:
             listing = await app.hub.tools([Reference(name)])
-            for tool in listing.tools:
+            for tool in listing.items:
                 description = str(tool.definition.object().get("description") or "")
                 rows.append({"target": f"{name}/{tool.name}", "type": "tool", "description": description})
             for missing in listing.missing:

@@ -130,9 +130,7 @@ def _check_tool_choice(built: Agent, agent: View) -> None:
     references: tuple[Reference, ...] = (*built.tools, *built.mcp_servers)
     if choice is None or choice in _ALWAYS or any(r.tool is None and r.alias is None for r in references):
         return
-    offered = {r.alias or r.tool for r in references} | {
-        f"chat-with-{a.replace('/', '-')}" for a in built.agents
-    }
+    offered = {r.alias or r.tool for r in references} | {builtin.chat_tool(a) for a in built.agents}
     if choice not in offered | set(builtin.SYSTEM_TOOLS.values()):
         message = f"The agent {built.id!r} must call the tool {choice!r}, which it is not given."
         agent.place.key("toolChoice").error("bad-tool-choice", agent.origin("toolChoice"), message)

@@ -14,6 +14,9 @@ SYSTEM = "nanobot.system"
 SERVERS = frozenset({SYSTEM})
 """Built-in servers that exist and need no declaration."""
 
+AGENTS = "nanobot.agent"
+"""The built-in server whose tools are the agents. Documents do not name it: they name the agents."""
+
 SYSTEM_TOOLS = {
     name.lower(): name
     for name in ("read", "write", "edit", "glob", "grep", "bash", "webFetch", "todoWrite", "askUserQuestion")
@@ -52,6 +55,11 @@ KNOWN_PROVIDERS: dict[str, Dialect] = {
 """Providers a model may name without any configuration, and the dialect each speaks."""
 
 _OTHER_NAMES = {"opencode_zen": "opencode", "llama_cpp": "custom"}
+
+
+def chat_tool(agent_id: str) -> str:
+    """The tool that talks to an agent. Ids of agents in folders contain `/`, tool names must not."""
+    return "chat-with-" + agent_id.replace("/", "-")
 
 
 def dialect_of(provider: str) -> Dialect | None:

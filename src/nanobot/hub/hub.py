@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -15,7 +15,7 @@ from nanobot.config.model import Config, Reference
 from nanobot.errors import NotFound
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
-from nanobot.hub.published import Listing, PublishedTool, ToolListing
+from nanobot.hub.published import Listing, Published
 from nanobot.hub.relay import Introduced
 from nanobot.hub.views import WAIT_S, Shapes, View
 from nanobot.wire.call import Call
@@ -66,13 +66,13 @@ class Hub:
             view = self._views[key] = View(kind, references, self._shapes)
         return view
 
-    async def tools(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> ToolListing:
+    async def tools(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
         """The tools the references lead to, under their published names.
 
         Waits at most `wait_s` seconds, and only for servers that have never been listed; never fails because
         a server does: what is not there is named in `missing`.
         """
-        return cast("ToolListing", await self.view("tools", references).current(wait_s))
+        return await self.view("tools", references).current(wait_s)
 
     async def prompts(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
         """As `tools`, for prompts; a reference may also be the name of an inline prompt."""
@@ -86,7 +86,7 @@ class Hub:
         """As `resources`, for resource templates."""
         return await self.view("templates", references).current(wait_s)
 
-    async def call(self, tool: PublishedTool, arguments: Payload, call: Call) -> Payload:
+    async def call(self, tool: Published, arguments: Payload, call: Call) -> Payload:
         """Run a listed tool with `arguments` (an object) and give its result as the server wrote it.
 
         Raises `RpcError` for an error the server answered, `UpstreamError` when there was no answer.

@@ -22,9 +22,6 @@ class Published:
     definition: Payload
 
 
-PublishedTool = Published
-
-
 @dataclass(frozen=True, slots=True)
 class Missing:
     """Something that was asked for and is not there. `message` is one sentence for a person.
@@ -50,12 +47,3 @@ class Listing:
     items: tuple[Published, ...] = ()
     missing: tuple[Missing, ...] = ()
     by_name: Mapping[str, Published] = field(default_factory=dict[str, Published], repr=False, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolListing(Listing):
-    """A listing of tools."""
-
-    @property
-    def tools(self) -> tuple[PublishedTool, ...]:
-        return self.items

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
+from nanobot.config.builtin import AGENTS, chat_tool
 from nanobot.config.model import Config, Reference
 from nanobot.hub.pipeline import rename
 from nanobot.hub.prompts import INLINE_PROMPTS
 from nanobot.hub.published import Missing, Published
 from nanobot.wire.source import Kind
-
-AGENTS: Final = "nanobot.agent"
-"""Name of the source whose tools are the agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +37,6 @@ class Conflict:
     name: str
     kept: str
     dropped: str
-
-
-def chat_tool(agent_id: str) -> str:
-    """Name of the tool that talks to an agent. Ids of agents in folders contain `/`, tool names must not."""
-    return "chat-with-" + agent_id.replace("/", "-")
 
 
 def agent_reference(agent_id: str) -> Reference:

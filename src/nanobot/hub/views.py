@@ -10,7 +10,7 @@ from nanobot.config.model import Config, McpServer, Reference
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.hidden import hidden_characters
 from nanobot.hub.pipeline import shape_tools
-from nanobot.hub.published import Listing, Missing, Published, ToolListing
+from nanobot.hub.published import Listing, Missing, Published
 from nanobot.hub.references import Conflict, collect, settle
 from nanobot.wire.source import Entry, Kind
 
@@ -74,7 +74,7 @@ class View:
         self._servers = tuple(server for server in wanted_servers if server in shapes.servers)
         self._revision = -1
         self._is_settled = False
-        self._listing: Listing = ToolListing() if kind == "tools" else Listing()
+        self._listing = Listing()
         self._conflicts: frozenset[Conflict] = frozenset()
 
     def warm(self) -> None:
@@ -111,5 +111,4 @@ class View:
             fields = {"kind": self._kind, "clash": conflict.name, "kept": conflict.kept}
             log.warning("two servers offer one name", extra=fields | {"dropped": conflict.dropped})
         self._conflicts = conflicts
-        listing_type = ToolListing if self._kind == "tools" else Listing
-        self._listing = listing_type(tuple(found.values()), tuple(missing), found)
+        self._listing = Listing(tuple(found.values()), tuple(missing), found)

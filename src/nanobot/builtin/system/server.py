@@ -15,6 +15,7 @@ from nanobot.builtin.system.read import read_tool
 from nanobot.builtin.system.todo import todo_tool
 from nanobot.builtin.system.workspace import Seen, Workspaces
 from nanobot.builtin.system.write import write_tool
+from nanobot.config.builtin import SYSTEM
 from nanobot.upstream.sandbox import Sandbox, secrets_of
 
 
@@ -32,7 +33,7 @@ def system_server(
     programs = Programs(sandbox, env)
     seen = Seen()
     return BuiltinServer(
-        "nanobot.system",
+        SYSTEM,
         [
             bash_tool(workspaces, programs, allowed=sandbox is not None or allow_unconfined),
             read_tool(workspaces, programs, seen),
