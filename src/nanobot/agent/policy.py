@@ -1,6 +1,6 @@
 """Which tools an agent may see at all. What it may not see does not exist for it.
 
-`permissions` govern the built-in server `nanobot.system`. Tools of other servers are chosen by reference alone.
+`permissions` govern the built-in server `nanobot.system`; tools of others are chosen by reference alone.
 """
 
 from __future__ import annotations
