@@ -47,7 +47,10 @@ class TurnResult:
 
 
 class Consult(Protocol):
-    """Have another agent answer `input`. `call.agents` are those that wait for it; `refusal` has agreed."""
+    """Have another agent answer `input`, for the agents `call.agents`, which wait for it.
+
+    Whether they may is decided before (`delegation.refusal`).
+    """
 
     async def __call__(
         self, agent: str, input: Input, *, call: Call, on_event: Callable[[Body], None] | None
@@ -70,7 +73,7 @@ class Assignment:
     folder: Path | None = None
 
     def call_for_tool(self) -> Call:
-        """The company of a call this turn makes: its own caller, thread and folder; nobody listens yet."""
+        """What goes along with a call this turn makes: its caller, thread and folder. Nobody listens yet."""
         origin = self.call
         return Call(
             caller=origin.caller,
@@ -82,10 +85,10 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What every turn needs. `helpers` runs tool calls and outlives the turns; `now` is RFC 3339 in UTC."""
+class TurnServices:
+    """What every turn needs. `tool_tasks` runs tool calls and outlives turns; `now` is RFC 3339 in UTC."""
 
     briefings: Briefings
-    helpers: TaskGroup
+    tool_tasks: TaskGroup
     consult: Consult
     now: Callable[[], str]

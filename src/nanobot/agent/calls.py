@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from nanobot.agent import notes
-from nanobot.agent.assignment import Assignment, Surroundings
+from nanobot.agent.assignment import Assignment, TurnServices
 from nanobot.agent.delegation import refusal
 from nanobot.agent.errand import Errand
 from nanobot.agent.events import Body, ToolFinished, ToolStarted
@@ -50,10 +50,10 @@ class Calls:
     """The tool calls of one turn, answer by answer. `usage` is what agents that were asked have cost."""
 
     def __init__(
-        self, task: Assignment, around: Surroundings, transcript: Transcript, emit: Callable[[Body], None]
+        self, task: Assignment, services: TurnServices, transcript: Transcript, emit: Callable[[Body], None]
     ) -> None:
         self._task = task
-        self._around = around
+        self._services = services
         self._transcript = transcript
         self._emit = emit
         self._guard = LoopGuard()
@@ -112,7 +112,7 @@ class Calls:
             return _Running(step, output=output)
         one = _Running(step)
         one.errand = Errand(lambda: self._carry_out(toolbox, step, one))
-        self._around.helpers.start_soon(one.errand.run)
+        self._services.tool_tasks.start_soon(one.errand.run)
         return one
 
     async def _carry_out(self, toolbox: Toolbox, step: Planned, one: _Running) -> ToolOutput:
@@ -135,10 +135,10 @@ class Calls:
         try:
             if tool.target_type == "agent":
                 return await self._consult(step, progress)
-            company = self._task.call_for_tool()
-            company.wants_progress = True
-            company.notify = progress.notify
-            result = await toolbox.call_tool(tool.name, step.arguments, company)
+            context = self._task.call_for_tool()
+            context.wants_progress = True
+            context.notify = progress.notify
+            result = await toolbox.call_tool(tool.name, step.arguments, context)
             return _output(call, await self._fit(step, result))
         except NanobotError as e:
             return _output(call, failed(tool.name, str(e)))
@@ -148,12 +148,12 @@ class Calls:
 
     async def _consult(self, step: Planned, progress: CallProgress) -> ToolOutput:
         """Another agent's answer as a result. It sees its prompt and nothing of this thread."""
-        company = self._task.call_for_tool()
-        reason = refusal(company.agents, step.tool.target)
+        context = self._task.call_for_tool()
+        reason = refusal(context.agents, step.tool.target)
         if reason is not None:
             return _output(step.call, ToolResult.text(reason, is_error=True))
-        answer = await self._around.consult(
-            step.tool.target, chat_input(step.arguments), call=company, on_event=progress.of_agent
+        answer = await self._services.consult(
+            step.tool.target, chat_input(step.arguments), call=context, on_event=progress.of_agent
         )
         self.usage.append(answer.usage)
         content = [{"type": "text", "text": answer.text}]

@@ -15,14 +15,14 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
-from nanobot.agent.assignment import Assignment, Surroundings, TurnResult
+from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
 from nanobot.agent.request import Briefings, ModelChoice
 from nanobot.agent.slots import Slots
 from nanobot.agent.thread import Conversation
 from nanobot.agent.transcript import Unstored
-from nanobot.agent.turn import Turning
+from nanobot.agent.turn import TurnRun
 from nanobot.aio import task_group
 from nanobot.config.model import Agent, Config
 from nanobot.errors import NotFound
@@ -95,8 +95,9 @@ class Engine:
         kind: str = "chat",
         folder: Path | None = None,
     ) -> ThreadRow:
-        """The thread of `account` with this id (`NotFound` if there is none), or with this key, or a new one.
+        """The thread of `account` with this `id`, else the one with this `key`, made if there is none.
 
+        `id` may also be a key; an unknown one is `NotFound`. With neither it is a new thread.
         `agent`, `kind` and `folder` are those of a new thread; without `folder` it works in its own folder
         under the home. Raises `NotFound` for an unknown agent, `StoreError`.
         """
@@ -146,8 +147,8 @@ class Engine:
             files=self._files(call.thread or turn_id) / "truncated-outputs",
         )
         slots = Slots() if call.agents else self._slots  # inside a turn its slot is used
-        turning = Turning(task, self._around(), Unstored(message), on_event or _nobody, slots)
-        return await turning.run()
+        run = TurnRun(task, self._services(), Unstored(message), on_event or _nobody, slots)
+        return await run.carry_out()
 
     @asynccontextmanager
     async def attach(self, thread_id: str, *, account: str = "") -> AsyncGenerator[Attachment]:
@@ -162,7 +163,10 @@ class Engine:
                 attachment.detach()
 
     def stop(self, thread_id: str, reason: str = "") -> bool:
-        """Stop the running turn and drop those that wait. Whether there was one."""
+        """Stop the running turn and drop those that wait. Whether there was one.
+
+        Takes an id alone and looks at no account: whoever calls it has opened the thread.
+        """
         conversation = self._conversations.get(thread_id)
         return conversation is not None and conversation.stop(reason)
 
@@ -170,15 +174,19 @@ class Engine:
         """The threads of `account`, the last changed first."""
         return await self._threads.recent(account=account, limit=limit)
 
-    async def rename_thread(self, id: str, title: str, *, account: str = "") -> None:
-        """Raises `NotFound`."""
+    async def rename_thread(self, id: str, title: str, *, account: str = "") -> ThreadRow:
+        """Give the thread with this id or key a title; the thread as it is then. Raises `NotFound`."""
         row = await self._row(id, account)
         await self._threads.rename(row.id, title)
         if (conversation := self._conversations.get(row.id)) is not None:
             conversation.row = replace(conversation.row, title=title)
+        return replace(row, title=title)
 
     async def delete_thread(self, id: str, *, account: str = "") -> None:
-        """Stop what runs in the thread, and forget it with the files made for it. Raises `NotFound`."""
+        """Stop what runs in the thread with this id or key, and forget it with the files made for it.
+
+        Raises `NotFound`.
+        """
         row = await self._row(id, account)
         conversation = self._conversations.get(row.id)
         if conversation is not None:
@@ -207,13 +215,11 @@ class Engine:
     async def _create(
         self, key: str | None, account: str, agent: str, kind: str, folder: Path | None
     ) -> ThreadRow:
-        id, now = new_uuid(), self._now()
+        id = new_uuid()
         own = folder or self._files(id)
-        row = ThreadRow(
-            id=id, key=key, account=account, agent=agent, kind=kind, folder=str(own), created=now, updated=now
+        return await self._threads.create(
+            ThreadRow(id=id, key=key, account=account, agent=agent, kind=kind, folder=str(own))
         )
-        await self._threads.create(row)
-        return row
 
     async def _conversation(self, thread_id: str, account: str) -> Conversation:
         conversation = self._conversations.pop(thread_id, None)
@@ -229,7 +235,7 @@ class Engine:
         return Conversation(
             row,
             threads=self._threads,
-            around=self._around(),
+            services=self._services(),
             slots=self._slots,
             files=self._files(row.id),
             sequence=self._sequence,
@@ -255,9 +261,9 @@ class Engine:
         finally:
             conversation.users -= 1
 
-    def _around(self) -> Surroundings:
-        return Surroundings(
-            briefings=self._briefings, helpers=self._group(), consult=self.once, now=self._now
+    def _services(self) -> TurnServices:
+        return TurnServices(
+            briefings=self._briefings, tool_tasks=self._group(), consult=self.once, now=self._now
         )
 
     def _group(self) -> TaskGroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import anyio.to_thread
@@ -48,10 +49,8 @@ async def load(threads: Threads, thread_id: str, now: str) -> list[Message]:
         await threads.append(
             thread_id,
             [StoredMessage(message.id, encode_message(message)) for message in closing],
-            calls=[_done(entry) for entry in states.values()],
-            turn=TurnRow(
-                id=turn.id, thread_id=thread_id, agent=turn.agent, started=turn.started, stop=INTERRUPTED
-            ),
+            calls=[replace(entry, state="done") for entry in states.values()],
+            turn=replace(turn, stop=INTERRUPTED),
         )
         messages += closing
     return by_turn(messages)
@@ -97,14 +96,3 @@ def _message(role: Role, item: Item, turn: TurnRow, now: str) -> Message:
 
 def _turn_of(message: Message) -> str:
     return str(message.meta.get(TURN, "")) if message.meta else ""
-
-
-def _done(entry: LedgerEntry) -> LedgerEntry:
-    return LedgerEntry(
-        thread_id=entry.thread_id,
-        turn_id=entry.turn_id,
-        call_id=entry.call_id,
-        name=entry.name,
-        state="done",
-        started=entry.started,
-    )

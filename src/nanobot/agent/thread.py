@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from nanobot.agent.assignment import Assignment, Surroundings
+from nanobot.agent.assignment import Assignment, TurnServices
 from nanobot.agent.broadcast import Broadcast, Reader
 from nanobot.agent.events import Body, StopReason
 from nanobot.agent.facing import ModelHistory
@@ -23,7 +23,7 @@ from nanobot.agent.input import Input, user_message
 from nanobot.agent.loading import load
 from nanobot.agent.slots import Slots
 from nanobot.agent.transcript import TURN
-from nanobot.agent.turn import Turning
+from nanobot.agent.turn import TurnRun
 from nanobot.config.model import Agent
 from nanobot.errors import Busy, NotFound, StoreError
 from nanobot.ids import new_id
@@ -47,7 +47,7 @@ class Conversation:
         row: ThreadRow,
         *,
         threads: Threads,
-        around: Surroundings,
+        services: TurnServices,
         slots: Slots,
         files: Path,
         sequence: int,
@@ -62,7 +62,7 @@ class Conversation:
         self.facing = ModelHistory()
         self.call_ids: set[str] = set()
         self._threads = threads
-        self._around = around
+        self._services = services
         self._slots = slots
         self._files = files
         self._start = start
@@ -83,7 +83,7 @@ class Conversation:
         async with self._accepting:
             if self._is_loaded:
                 return
-            self.history = await load(self._threads, self.row.id, self._around.now())
+            self.history = await load(self._threads, self.row.id, self._services.now())
             self.facing = ModelHistory(self.history)
             self.call_ids = {
                 item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)
@@ -106,7 +106,7 @@ class Conversation:
                 raise NotFound(f"There is no thread {self.row.id!r}.")
             if len(self._queue) >= MOST_WAITING:
                 raise Busy(f"{MOST_WAITING} messages already wait in this conversation; try again later.")
-            now = self._around.now()
+            now = self._services.now()
             message = user_message(input, created=now, meta={TURN: new_id("turn")})
             turn = Turn(self.row.id, message, agent, call, on_event)
             row = TurnRow(id=turn.id, thread_id=self.row.id, agent=agent.id, started=now)
@@ -163,19 +163,21 @@ class Conversation:
             thread_id=self.row.id,
             folder=Path(self.row.folder) if self.row.folder else None,
         )
-        turning = Turning(task, self._around, _Stored(self, turn), self._teller(turn), self._slots)
+        run = TurnRun(task, self._services, _Stored(self, turn), self._teller(turn), self._slots)
         try:
             if not self.row.title:
                 await self._give_title(turn.message)
             self._remember(turn.message)
             with turn.scope:
-                await turning.run()
+                await run.carry_out()
         finally:
             self.running = None
             self.broadcast.cut()
-            if turning.result is None or turning.result.message is None:
-                self._is_loaded = bool(self._queue)  # memory and record may differ: the record is right
-            turn.end(turning.result)
+            if run.result is None or run.result.message is None:
+                # Something was not stored: memory may differ from the record, and the record is right. While
+                # inputs wait it is not read again, or `load` would take their turns for interrupted ones.
+                self._is_loaded = bool(self._queue)
+            turn.end(run.result)
 
     def _teller(self, turn: Turn) -> OnEvent:
         broadcast = self.broadcast
@@ -233,7 +235,7 @@ class Conversation:
             call_id=call.call_id,
             name=call.name,
             state=state,
-            started=self._around.now(),
+            started=self._services.now() if state == "started" else "",  # "" keeps what is on record
         )
 
 

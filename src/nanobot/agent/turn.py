@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 
 from nanobot.agent import notes
-from nanobot.agent.assignment import Assignment, Surroundings, TurnResult
+from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
 from nanobot.agent.calls import Calls
 from nanobot.agent.draft import Draft
 from nanobot.agent.events import Body, Delta, Retrying, StopReason, TurnEnded, TurnStarted
@@ -52,30 +52,30 @@ class _Ending:
     structured: Any = None
 
 
-class Turning:
-    """One turn being carried out. `result` is there once `run` has returned or was cancelled."""
+class TurnRun:
+    """One turn being carried out. `result` is there once `carry_out` has returned or was cancelled."""
 
     def __init__(
         self,
         task: Assignment,
-        around: Surroundings,
+        services: TurnServices,
         journal: Journal,
         emit: Callable[[Body], None],
         slots: Slots,
     ) -> None:
         self._task = task
-        self._around = around
+        self._services = services
         self._slots = slots
         self._journal = journal
         self._emit = emit
-        self._transcript = Transcript(task, journal, emit, around.now)
-        self._calls = Calls(task, around, self._transcript, emit)
+        self._transcript = Transcript(task, journal, emit, services.now)
+        self._calls = Calls(task, services, self._transcript, emit)
         self._draft: Draft | None = None
         self._usage: list[Usage] = []
         self._model = ""
         self.result: TurnResult | None = None
 
-    async def run(self) -> TurnResult:
+    async def carry_out(self) -> TurnResult:
         """Carry out the turn. Whatever happens there is one `TurnEnded`; only cancellation is raised."""
         task = self._task
         self._emit(TurnStarted(task.turn_id, task.agent.id, task.message))
@@ -90,7 +90,7 @@ class Turning:
         """The loop. A round is one answer of the model and the calls it asks for."""
         agent = self._task.agent
         await anyio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped while it waited
-        briefing = await self._around.briefings.prepare(agent, self._task.call_for_tool())
+        briefing = await self._services.briefings.prepare(agent, self._task.call_for_tool())
         tool_choice = briefing.tool_choice
         for _ in range(agent.max_iterations):
             message_id = new_id("msg")

@@ -124,7 +124,7 @@ class Message:
 
 
 def item_json(item: Item, *, private: bool = False) -> JsonObject:
-    """One complete item as JSON (see *Message*)."""
+    """One complete item as JSON; with `private` also the provider data."""
     match item:
         case Text(id, text):
             return {"id": id, "hasMore": False, "partial": False, "type": "text", "text": text}

@@ -69,8 +69,7 @@ class ThreadsApi:
         self._check_agent(wanted.agent)
         row = await self._engine.open_thread(key=wanted.key, account=http.account, agent=wanted.agent)
         if wanted.title and not row.title:
-            await self._engine.rename_thread(row.id, wanted.title, account=http.account)
-            row = await self._engine.open_thread(id=row.id, account=http.account)
+            row = await self._engine.rename_thread(row.id, wanted.title, account=http.account)
         location = (b"location", f"/api/threads/{row.id}".encode())
         await http.answer_json(_row_json(row), status=201, headers=[location])
 
@@ -84,15 +83,12 @@ class ThreadsApi:
     async def change(self, http: Exchange, thread_id: str) -> None:
         """`PATCH /api/threads/{id} {title}`."""
         changes = await http.read_json(_changes, self._body_limit)
-        row = await self._engine.open_thread(id=thread_id, account=http.account)
-        await self._engine.rename_thread(row.id, changes.title, account=http.account)
-        row = await self._engine.open_thread(id=row.id, account=http.account)
+        row = await self._engine.rename_thread(thread_id, changes.title, account=http.account)
         await http.answer_json(_row_json(row))
 
     async def delete(self, http: Exchange, thread_id: str) -> None:
         """`DELETE /api/threads/{id}`: stops its turn and forgets it."""
-        row = await self._engine.open_thread(id=thread_id, account=http.account)
-        await self._engine.delete_thread(row.id, account=http.account)
+        await self._engine.delete_thread(thread_id, account=http.account)
         await http.answer(204, ())
 
     async def stop(self, http: Exchange, thread_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nanobot.errors import NotFound
@@ -28,11 +29,15 @@ class Threads:
         self._clock = clock
         self._sql = Statements(database.dialect)
 
-    async def create(self, row: ThreadRow) -> None:
-        """Store a new thread; times that are "" become now. Raises `Duplicate` if its id or key is taken."""
+    async def create(self, row: ThreadRow) -> ThreadRow:
+        """Store a new thread and return it as stored: times that are "" become now.
+
+        Raises `Duplicate` if its id or key is taken.
+        """
         now = self._clock()
-        values = _fields(row) | {"created": row.created or now, "updated": row.updated or now}
-        await self._database.write(lambda c: self._sql.create.run(c, values))
+        row = replace(row, created=row.created or now, updated=row.updated or now)
+        await self._database.write(lambda c: self._sql.create.run(c, _fields(row)))
+        return row
 
     async def find(self, id_or_key: str, *, account: str = "") -> ThreadRow | None:
         """The thread of `account` with this id, else with this key."""
