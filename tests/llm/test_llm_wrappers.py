@@ -8,10 +8,10 @@ import anyio
 import pytest
 from tests.llm.dialects import request
 
-from nanobot.llm.fallback import OPEN_LONG_S, OPEN_S, Breaker, Candidate, Falling
+from nanobot.llm.fallback import OPEN_LONG_S, OPEN_S, Breaker, Candidate, FallbackModel
 from nanobot.llm.idle import idle_reader, stream_idle_s
 from nanobot.llm.model import Delta, ErrorKind, ModelResponse, ProviderError, RetryStatus
-from nanobot.llm.retry import Retrying
+from nanobot.llm.retry import RetryingModel
 from nanobot.llm.scripted import (
     ScriptedModel,
     ScriptNotUsed,
@@ -50,7 +50,7 @@ async def retried(
     clock = Clock()
     told: list[Delta] = []
     with ScriptedModel(steps) as model:
-        patient = Retrying(model, longest_s=longest_s, sleep=clock.sleep, chance=lambda: chance)
+        patient = RetryingModel(model, longest_s=longest_s, sleep=clock.sleep, chance=lambda: chance)
         try:
             outcome: ModelResponse | ProviderError = await patient.respond(request(), told.append)
         except ProviderError as error:
@@ -115,13 +115,13 @@ async def test_waits_are_short_where_another_model_could_be_asked() -> None:
 async def test_cancelling_ends_a_wait() -> None:
     model = ScriptedModel([fails("server")])
     with anyio.move_on_after(0.01) as scope:
-        await Retrying(model, chance=lambda: 0.5).respond(request(), lambda _: None)
+        await RetryingModel(model, chance=lambda: 0.5).respond(request(), lambda _: None)
     assert scope.cancelled_caught
 
 
-def candidates(*models: ScriptedModel, clock: Clock | None = None) -> Falling:
+def candidates(*models: ScriptedModel, clock: Clock | None = None) -> FallbackModel:
     breakers = [Breaker(clock or Clock()) for _ in models]
-    return Falling(
+    return FallbackModel(
         [
             Candidate(model, f"own-{n}", f"p/{n}", breaker)
             for n, (model, breaker) in enumerate(zip(models, breakers, strict=True))

@@ -72,7 +72,7 @@ class Candidate:
     breaker: Breaker
 
 
-class Falling:
+class FallbackModel:
     """The first of `candidates` that can answer. Once text was shown, its failure is the failure."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:

@@ -16,7 +16,7 @@ LONGEST_HINT_S: Final = 60.0
 STATUS_EVERY_S: Final = 30.0
 
 
-class Retrying:
+class RetryingModel:
     """`inner`, asked up to three times more when it fails in passing.
 
     What a provider says about when to come back wins over our own waits; if that is more than a minute away

@@ -17,14 +17,14 @@ from nanobot.llm.chat_completions import ChatCompletions
 from nanobot.llm.demo import DemoModel
 from nanobot.llm.dialect import Dialect
 from nanobot.llm.endpoint import Endpoint
-from nanobot.llm.fallback import Breaker, Candidate, Falling
+from nanobot.llm.fallback import Breaker, Candidate, FallbackModel
 from nanobot.llm.idle import idle_reader
 from nanobot.llm.local_servers import LocalServer, find_local_server
 from nanobot.llm.model import Model
 from nanobot.llm.provider import Provider
 from nanobot.llm.registry import DEFAULT_MODELS, PROVIDERS, Known, find_known
 from nanobot.llm.responses import Responses
-from nanobot.llm.retry import Retrying
+from nanobot.llm.retry import RetryingModel
 from nanobot.llm.scripted import ScriptedModel, load_script
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Models:
             Candidate(_patient(c, longest_s=FALLBACK_WAIT_S), c.name, c.label, self._breaker(c))
             for c in (first, *others.values())
         ]
-        return replace(first, model=Falling(candidates))
+        return replace(first, model=FallbackModel(candidates))
 
     def _breaker(self, chosen: Chosen) -> Breaker:
         return self._breakers.setdefault(chosen.scope, Breaker())
@@ -246,4 +246,8 @@ def _own_name(model: str, known: Known) -> str:
 
 def _patient(chosen: Chosen, *, longest_s: float | None = None) -> Model:
     """The model with retries, if it is one that can fail in passing: a script fails on purpose."""
-    return Retrying(chosen.model, longest_s=longest_s) if isinstance(chosen.model, Provider) else chosen.model
+    return (
+        RetryingModel(chosen.model, longest_s=longest_s)
+        if isinstance(chosen.model, Provider)
+        else chosen.model
+    )

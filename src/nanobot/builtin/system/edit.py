@@ -63,7 +63,7 @@ async def _edit(workspaces: Workspaces, seen: Seen, arguments: dict[str, Any], c
         with workspace.place(path) as place:
             with place.open() as file:
                 known = Mark.of_open(file)
-                require_seen(seen, workspace.session, place.path, known)
+                require_seen(seen, workspace.conversation, place.path, known)
                 if known.size > MAX_BYTES:
                     raise ToolFailed(f"'{path}' has {known.size:,} bytes; edit takes {MAX_BYTES:,} at most.")
                 content = file.read()
@@ -74,9 +74,9 @@ async def _edit(workspaces: Workspaces, seen: Seen, arguments: dict[str, Any], c
             edited = replaced(text, old, new, everywhere=arguments.get("replace_all", False))
             return place.path, place.replace(edited.encode(), known=known)
 
-    async with seen.changing(workspace.session):
+    async with seen.changing(workspace.conversation):
         where, mark = await to_thread.run_sync(change)
-        seen.record(workspace.session, where, mark)
+        seen.record(workspace.conversation, where, mark)
     return f"Successfully edited file: {path}"
 
 

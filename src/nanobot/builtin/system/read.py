@@ -75,7 +75,7 @@ async def _read(
             return _text(file, path, mark.size, offset, limit), place.path, mark
 
     content, where, mark = await to_thread.run_sync(look)
-    seen.record(workspace.session, where, mark)
+    seen.record(workspace.conversation, where, mark)
     return {"content": [content]}
 
 

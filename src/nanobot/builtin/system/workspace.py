@@ -24,10 +24,10 @@ _MAX_REMEMBERED = 20_000
 class Workspace:
     """What a call may reach: the working folder, and the conversation's own folder for what tools keep.
 
-    `session` names the conversation. The two folders are one where no working folder was chosen.
+    `conversation` is its name, fit for a directory. Without a chosen working folder the two are one.
     """
 
-    session: str
+    conversation: str
     folder: Folder
     own: Folder
 
@@ -55,16 +55,16 @@ class Workspaces:
 
     def of(self, call: Call) -> Workspace:
         """The workspace of a call. Its own folder `<home>/files/<conversation>` is made if it is missing."""
-        session = _session(call)
-        own = self.home / "files" / session
+        conversation = _conversation(call)
+        own = self.home / "files" / conversation
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         own_folder = Folder(own.resolve())
         if call.folder is None or call.folder.resolve() == own_folder.path:
-            return Workspace(session, own_folder, own_folder)
-        return Workspace(session, Folder(call.folder.resolve(), self.closed), own_folder)
+            return Workspace(conversation, own_folder, own_folder)
+        return Workspace(conversation, Folder(call.folder.resolve(), self.closed), own_folder)
 
 
-def _session(call: Call) -> str:
+def _conversation(call: Call) -> str:
     """A name for the conversation that is fit for a directory."""
     name = call.thread or call.caller.session
     if name is None:
@@ -81,18 +81,18 @@ class Seen:
     _marks: OrderedDict[tuple[str, Path], Mark] = field(default_factory=OrderedDict[tuple[str, Path], Mark])
     _locks: WeakValueDictionary[str, anyio.Lock] = field(default_factory=WeakValueDictionary[str, anyio.Lock])
 
-    def find(self, session: str, path: Path) -> Mark | None:
-        return self._marks.get((session, path))
+    def find(self, conversation: str, path: Path) -> Mark | None:
+        return self._marks.get((conversation, path))
 
-    def record(self, session: str, path: Path, mark: Mark) -> None:
-        self._marks[session, path] = mark
-        self._marks.move_to_end((session, path))
+    def record(self, conversation: str, path: Path, mark: Mark) -> None:
+        self._marks[conversation, path] = mark
+        self._marks.move_to_end((conversation, path))
         if len(self._marks) > _MAX_REMEMBERED:
             self._marks.popitem(last=False)
 
-    def changing(self, session: str) -> anyio.Lock:
+    def changing(self, conversation: str) -> anyio.Lock:
         """Held while a file is changed: edits that a model asks for at once are made one after the other."""
-        lock = self._locks.get(session)
+        lock = self._locks.get(conversation)
         if lock is None:
-            lock = self._locks[session] = anyio.Lock()
+            lock = self._locks[conversation] = anyio.Lock()
         return lock

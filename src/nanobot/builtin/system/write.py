@@ -43,18 +43,18 @@ async def _write(workspaces: Workspaces, seen: Seen, arguments: dict[str, Any], 
         with workspace.place(path, create=True) as place:
             known = place.mark()
             if known is not None:
-                require_seen(seen, workspace.session, place.path, known)
+                require_seen(seen, workspace.conversation, place.path, known)
             return place.path, place.replace(content.encode(), known=known)
 
-    async with seen.changing(workspace.session):
+    async with seen.changing(workspace.conversation):
         where, mark = await to_thread.run_sync(put)
-        seen.record(workspace.session, where, mark)
+        seen.record(workspace.conversation, where, mark)
     return f"Successfully wrote to file: {path}"
 
 
-def require_seen(seen: Seen, session: str, path: Path, current: Mark) -> None:
+def require_seen(seen: Seen, conversation: str, path: Path, current: Mark) -> None:
     """Raise `ToolFailed` unless the conversation knows the file as it is now."""
-    known = seen.find(session, path)
+    known = seen.find(conversation, path)
     if known is None:
         raise ToolFailed(f"file has not been read: '{path}'. Read it first, so that nothing is lost unseen.")
     if known != current:
