@@ -8,6 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.peers.needed import needed
 
 from nanobot.upstream.sandbox import find_sandbox
 
@@ -15,7 +16,7 @@ from .system_world import World
 
 pytestmark = pytest.mark.anyio
 
-needs_sandbox = pytest.mark.skipif(find_sandbox() is None, reason="needs bubblewrap")
+needs_sandbox = needed(find_sandbox() is not None, "bubblewrap")
 
 
 @pytest.fixture(params=[pytest.param("confined", marks=needs_sandbox), "unconfined"])

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.peers.needed import needed
 
 from nanobot.builtin.server import ToolFailed
 from nanobot.builtin.system.pdf import page_range
@@ -35,7 +36,7 @@ def pdf(pages: int) -> bytes:
     return f"{text}xref\n0 {size}\n0000000000 65535 f \n{table}{trailer}".encode()
 
 
-@pytest.mark.skipif(shutil.which("pdftoppm") is None, reason="needs poppler-utils")
+@needed(shutil.which("pdftoppm") is not None, "poppler-utils")
 async def test_the_pages_of_a_pdf_file_are_read_as_images(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.put("a.pdf", pdf(12))

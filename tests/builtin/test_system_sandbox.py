@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.peers.needed import needed
 
 from nanobot.upstream.sandbox import Sandbox, find_sandbox, installation
 
-pytestmark = pytest.mark.skipif(find_sandbox() is None, reason="needs bubblewrap")
+pytestmark = needed(find_sandbox() is not None, "bubblewrap")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, create_engine, inspect
+from tests.peers.needed import needed
 
 from nanobot.errors import StoreError
 from nanobot.store import open_store
@@ -227,7 +228,7 @@ def _can_mount() -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not _can_mount(), reason="needs a private mount (unshare -rm)")
+@needed(_can_mount(), "a private mount (unshare -rm)")
 async def test_on_a_full_disk_reading_goes_on_and_writing_recovers_without_a_restart(tmp_path: Path) -> None:
     mount = f'mount -t tmpfs -o size=1m none {tmp_path} && exec "$@"'
     prefix = ("unshare", "-rm", "sh", "-c", mount, "sh")
