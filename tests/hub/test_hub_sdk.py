@@ -34,9 +34,7 @@ async def serving(publish: Publish, *sources: Source, **fields: Any) -> AsyncGen
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with running(settings, *sources) as hub, task_group() as group:
             publisher = Publisher(settings, hub, version="1.2.3")
-            endpoint = McpEndpoint(
-                publisher, settings=ServerSettings(), session_settings=SessionSettings(), version="1.2.3"
-            )
+            endpoint = McpEndpoint(publisher, settings=ServerSettings(), session_settings=SessionSettings())
             await group.start(endpoint.run)
             server = uvicorn.Server(uvicorn.Config(endpoint, lifespan="off", log_level="error"))
             group.start_soon(server.serve, [listener])

@@ -51,7 +51,7 @@ async def line(service: TinyService, **options: Any) -> AsyncGenerator[Line]:
     ours, theirs = memory_pair()
 
     async def serve() -> None:
-        await serve_duplex(ours, service, version="1.0", settings=ServerSettings(**options))
+        await serve_duplex(ours, service, settings=ServerSettings(**options))
 
     async with anyio.create_task_group() as group:
         group.start_soon(serve)
@@ -223,7 +223,7 @@ class Chatty(TinyService):
 
 async def main():
     async with own_stdio(10_000) as stdio:
-        await serve_duplex(stdio, Chatty(), version="1.0", settings=ServerSettings())
+        await serve_duplex(stdio, Chatty(), settings=ServerSettings())
 anyio.run(main)
 print("over")
 """

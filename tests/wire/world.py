@@ -233,7 +233,6 @@ async def serving(
         service,
         settings=settings or ServerSettings(),
         session_settings=sessions or SessionSettings(),
-        version="1.0",
         **options,
     )
     listener = socket.create_server(("127.0.0.1", 0))

@@ -9,6 +9,7 @@ from typing import Final
 from nanobot.agent.events import Body, ToolProgress, ToolStarted
 from nanobot.errors import NanobotError
 from nanobot.wire.call import Notify
+from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import Payload
 
 _SPACING_S: Final = 0.05
@@ -27,7 +28,7 @@ class CallProgress:
 
     def notify(self, method: str, params: Payload) -> None:
         """A `Notify` for the call."""
-        if method != "notifications/progress":
+        if method != PROGRESS:
             if self._others is not None:
                 self._others(method, params)
             return

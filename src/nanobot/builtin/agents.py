@@ -13,6 +13,7 @@ from nanobot.config.builtin import AGENTS, chat_tool
 from nanobot.config.model import Agent, Config
 from nanobot.errors import NanobotError
 from nanobot.wire.call import Call, Notify
+from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 
@@ -210,7 +211,7 @@ class _News:
         self._count += 1
         completion = {"model": self._model, "agent": self._agent, "messageID": message_id, "role": role}
         meta = {COMPLETION: {**completion, "item": item}}
-        self._notify("notifications/progress", Payload.of({"progress": self._count, "_meta": meta}))
+        self._notify(PROGRESS, Payload.of({"progress": self._count, "_meta": meta}))
 
 
 _FIELDS: Final[Mapping[PieceKind, str]] = {"text": "text", "reasoning": "summary", "arguments": "arguments"}

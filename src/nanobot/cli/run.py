@@ -87,14 +87,13 @@ def _announce(url: str) -> None:
 
 
 async def _over_stdio(config: Config) -> None:
-    from nanobot import __version__
     from nanobot.app import open_app
     from nanobot.wire.server_duplex import serve_duplex
     from nanobot.wire.stdio import own_stdio
 
     async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config) as app:
         app.check_models()
-        await serve_duplex(duplex, app.publisher, version=__version__, settings=config.server)
+        await serve_duplex(duplex, app.publisher, settings=config.server)
 
 
 def _has_uvloop() -> bool:

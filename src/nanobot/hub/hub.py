@@ -22,6 +22,7 @@ from nanobot.wire.call import Call
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.source import Kind, Source
+from nanobot.wire.versions import META_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ class Hub:
 
 def is_forwarded(meta_key: str) -> bool:
     """Whether a member of `_meta` goes on to the server: not what each connection writes for itself."""
-    return meta_key != "progressToken" and not meta_key.startswith("io.modelcontextprotocol/")
+    return meta_key != "progressToken" and not meta_key.startswith(META_PREFIX)
 
 
 def object_text(raw: bytes) -> bytes:

@@ -66,9 +66,7 @@ async def serve_on(
     """`serve` on sockets that were bound before anything else was started. Closes them."""
     config = parts.config
     closing = Closing()
-    endpoint = McpEndpoint(
-        parts.publisher, settings=config.server, session_settings=config.sessions, version=__version__
-    )
+    endpoint = McpEndpoint(parts.publisher, settings=config.server, session_settings=config.sessions)
     application = build_application(
         engine=parts.engine,
         endpoint=endpoint,

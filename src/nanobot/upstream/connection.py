@@ -30,7 +30,13 @@ from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, No
 from nanobot.wire.client_duplex import open_duplex
 from nanobot.wire.client_http import open_streamable_http
 from nanobot.wire.http_reply import Refused
-from nanobot.wire.listening import ACKNOWLEDGED
+from nanobot.wire.notifications import (
+    ACKNOWLEDGED,
+    LOG_MESSAGE,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+)
 from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 from nanobot.wire.versions import Era
@@ -63,9 +69,9 @@ CAPABILITIES: Final[Mapping[str, Any]] = {
 }
 
 _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "notifications/tools/list_changed": ("tools",),
-    "notifications/prompts/list_changed": ("prompts",),
-    "notifications/resources/list_changed": ("resources", "templates"),
+    TOOLS_CHANGED: ("tools",),
+    PROMPTS_CHANGED: ("prompts",),
+    RESOURCES_CHANGED: ("resources", "templates"),
 }
 _ALL_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 
@@ -121,6 +127,7 @@ class Upstream:
         self._wanted = anyio.Event()
         self._settled = anyio.Event()  # the current attempt has succeeded or failed
         self._connections = 0
+        self._secrets: Sequence[str] = ()
         self._watchers: dict[object, Callable[[Kind], None]] = {}
 
     @property
@@ -207,6 +214,7 @@ class Upstream:
         try:
             await self._wanted.wait()
             target = expanded(self._server, self._env)
+            self._secrets = target.secrets
             while True:
                 lived_s, reason = await self._attempt(target)
                 log.warning("no connection", extra={"server": self.name, "reason": reason})
@@ -300,8 +308,9 @@ class Upstream:
             self._tell_watchers(kinds)
         elif method == ACKNOWLEDGED:
             self._tell_watchers(_ALL_KINDS)  # whatever changed before the subscription went unheard
-        elif method == "notifications/message":
-            log.debug("mcp log", extra={"server": self.name, "entry": params.raw[:1024]})
+        elif method == LOG_MESSAGE and log.isEnabledFor(logging.DEBUG):
+            entry = redacted(params.raw.decode("utf-8", "replace"), self._secrets)
+            log.debug("mcp log", extra={"server": self.name, "entry": entry[:1024]})
 
     def _tell_watchers(self, kinds: Sequence[Kind]) -> None:
         for changed in list(self._watchers.values()):

@@ -7,17 +7,22 @@ from typing import Any, Final
 
 import anyio
 
+from nanobot.wire.notifications import (
+    ACKNOWLEDGED,
+    PROMPTS_CHANGED,
+    RESOURCE_UPDATED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+)
 from nanobot.wire.rpc import INVALID_PARAMS, Id, Payload, RpcError, encode_notification
 from nanobot.wire.versions import META_SUBSCRIPTION
 
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-UPDATED: Final = "notifications/resources/updated"
 MAX_URIS: Final = 1000
 
 _FLAGS: Final = {
-    "toolsListChanged": "notifications/tools/list_changed",
-    "promptsListChanged": "notifications/prompts/list_changed",
-    "resourcesListChanged": "notifications/resources/list_changed",
+    "toolsListChanged": TOOLS_CHANGED,
+    "promptsListChanged": PROMPTS_CHANGED,
+    "resourcesListChanged": RESOURCES_CHANGED,
 }
 
 
@@ -53,7 +58,7 @@ class Listener:
 
     def hear(self, method: str, params: Payload) -> None:
         fields = params.object()
-        uri = fields.get("uri") if method == UPDATED else None
+        uri = fields.get("uri") if method == RESOURCE_UPDATED else None
         if method not in self._methods and uri not in self.uris:
             return
         meta: Any = fields.get("_meta")

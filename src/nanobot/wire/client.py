@@ -14,6 +14,7 @@ import anyio
 
 from nanobot.errors import NanobotError
 from nanobot.wire.call import Call
+from nanobot.wire.notifications import INITIALIZED
 from nanobot.wire.rpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Payload, RpcError
 from nanobot.wire.versions import (
     ALL_VERSIONS,
@@ -234,7 +235,7 @@ async def _initialize(peer: Handshaker, hello: Hello) -> Connected:
         capabilities=_mapping(result.get("capabilities")),
         instructions=_text(result.get("instructions")),
     )
-    await peer.tell("notifications/initialized", version=version)
+    await peer.tell(INITIALIZED, version=version)
     return connected
 
 

@@ -185,7 +185,7 @@ class Dispatcher:
         try:
             await self._service.request(method, Payload.of({"uri": uri}), call)
         except NanobotError as refusal:
-            log.debug("%s refused: %s", method, refusal)
+            log.debug("subscription refused", extra={"method": method, "reason": str(refusal)})
             return False
         return True
 

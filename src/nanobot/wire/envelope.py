@@ -25,7 +25,8 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 METHOD_HEADER: Final = b"mcp-method"
 NAME_HEADER: Final = b"mcp-name"
 
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The member of the params that is repeated in the header `Mcp-Name`, by method."""
 _BASE64_START: Final = "=?base64?"
 _BASE64_END: Final = "?="
 
@@ -88,7 +89,7 @@ def _check_headers(request: Request, version: Any, headers: Mapping[bytes, bytes
         raise RpcError(HEADER_MISMATCH, "header mcp-protocol-version does not match params._meta")
     if _text(headers.get(METHOD_HEADER)) != request.method:
         raise RpcError(HEADER_MISMATCH, f"header mcp-method does not match the method {request.method!r}")
-    member = _NAMED_BY.get(request.method)
+    member = NAMED_BY.get(request.method)
     if member is None:
         return
     name = getattr(_decode_named(request.params.raw), member)

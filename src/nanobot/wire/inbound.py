@@ -9,7 +9,8 @@ from typing import Final
 from anyio.abc import TaskGroup
 
 from nanobot.wire.client import Heard
-from nanobot.wire.outgoing import PROGRESS, Outgoing, answer, token_of, unexpected
+from nanobot.wire.notifications import LOG_MESSAGE, PROGRESS
+from nanobot.wire.outgoing import Outgoing, answer, token_of, unexpected
 from nanobot.wire.rpc import Notification, Request, encode_error
 
 log = logging.getLogger(__name__)
@@ -17,7 +18,6 @@ log = logging.getLogger(__name__)
 MAX_QUESTIONS: Final = 64
 """Requests of a server that may be open at once; further ones are dropped."""
 
-LOG_ENTRY: Final = "notifications/message"
 FOR_ALL: Final = ("/list_changed", "/updated", "/acknowledged")
 """Endings of the methods that concern the connection, on whichever stream they come."""
 
@@ -41,7 +41,7 @@ class Inbound:
             if concerned is not None:
                 concerned.hear(news.method, news.params)
             return
-        if concerned is None and news.method == LOG_ENTRY:
+        if concerned is None and news.method == LOG_MESSAGE:
             concerned = self._only_one()
         if concerned is None or news.method.endswith(FOR_ALL):
             self._heard(news.method, news.params)

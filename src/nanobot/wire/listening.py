@@ -18,8 +18,6 @@ LONGEST_PAUSE_S: Final = 60.0
 LASTED_S: Final = 60.0
 """A stream that lived this long was a good one: the next pause is the shortest again."""
 
-ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
-
 
 class Listener(Protocol):
     """A connection as this module uses it. `listen` returns or raises when the subscription has ended."""

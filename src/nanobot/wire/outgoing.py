@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.wire.call import Call
+from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import (
     EMPTY,
     INTERNAL_ERROR,
@@ -20,14 +21,13 @@ from nanobot.wire.rpc import (
     encode_error,
     encode_response,
 )
+from nanobot.wire.versions import META_PREFIX
 
-PROGRESS: Final = "notifications/progress"
 LONGEST_S: Final = 3600.0
 """A request that keeps reporting progress ends after this time all the same."""
 
 META_CLIENT: Final = "ai.nanobot/client"
 """Who our own client is, for servers that care; to them, the client is us."""
-RESERVED: Final = "io.modelcontextprotocol/"
 QUESTIONS: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
 
 _encode = msgspec.json.Encoder().encode
@@ -88,7 +88,7 @@ def stamped(params: Payload, call: Call, *, token: int | None, envelope: Mapping
     members: dict[str, Any] = dict(params.members())
     own = members.pop("_meta", None)
     given = call.meta if own is None else _object(own)
-    meta = {k: v for k, v in given.items() if k != "progressToken" and not k.startswith(RESERVED)}
+    meta = {k: v for k, v in given.items() if k != "progressToken" and not k.startswith(META_PREFIX)}
     if token is not None:
         meta["progressToken"] = token
     if call.caller.client:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from nanobot.wire.call import Caller
+from nanobot.wire.notifications import RESOURCE_UPDATED
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.versions import negotiate
 
@@ -48,7 +49,7 @@ class Peer:
         """Whether a notification that belongs to no request is for this client."""
         if not self.initialized:
             return False
-        if method == "notifications/resources/updated":
+        if method == RESOURCE_UPDATED:
             return params.object().get("uri") in self.subscriptions
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from nanobot.wire.event_stream import EventStream
+from nanobot.wire.notifications import cancelled
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
     ErrorResponse,
@@ -12,7 +13,6 @@ from nanobot.wire.rpc import (
     Payload,
     Response,
     RpcError,
-    encode_notification,
     encode_request,
 )
 
@@ -31,7 +31,7 @@ class Question:
 
     @property
     def withdrawal(self) -> bytes:
-        return encode_notification("notifications/cancelled", Payload.of({"requestId": self.id}))
+        return cancelled(self.id)
 
     def settle(self, outcome: Payload | RpcError) -> None:
         self._outcome = outcome

@@ -22,6 +22,7 @@ from nanobot.wire.dispatch import Dispatcher, encode_outcome
 from nanobot.wire.duplex import Duplex, MessageTooLong
 from nanobot.wire.envelope import open_envelope
 from nanobot.wire.exchange import Exchange, Meta, cancelled_by, read_meta
+from nanobot.wire.notifications import PREFIX
 from nanobot.wire.outbox import Outbox, one_line
 from nanobot.wire.peer import Peer
 from nanobot.wire.questions import Questions
@@ -49,7 +50,7 @@ DRAIN_S: Final = 1.5
 """How long requests under way may still take after the client has closed its end."""
 
 
-async def serve_duplex(duplex: Duplex, service: Service, *, version: str, settings: ServerSettings) -> None:
+async def serve_duplex(duplex: Duplex, service: Service, *, settings: ServerSettings) -> None:
     """Answer the client at the other end until it closes the line.
 
     Nothing that comes over the line ends this: what cannot be read is answered with an error.
@@ -132,7 +133,7 @@ class _Connection:
         try:
             key = change_key(method, params)
         except RpcError as senseless:
-            log.debug("%s was dropped: %s", method, senseless)
+            log.debug("senseless news dropped", extra={"method": method, "reason": str(senseless)})
             return
         self._dispatcher.listeners.tell(method, params)
         if self._peer.wants(method, params):
@@ -164,7 +165,7 @@ class _Connection:
 
     async def _take(self, message: Message, group: TaskGroup) -> None:
         match message:
-            case Request() if not message.method.startswith("notifications/"):
+            case Request() if not message.method.startswith(PREFIX):
                 await self._request(message, group)
             case Request() | Notification():
                 self._take_note(message)

@@ -40,6 +40,7 @@ from nanobot.wire.http_request import (
     send_empty,
     session_id,
 )
+from nanobot.wire.notifications import PREFIX
 from nanobot.wire.outbox import Outbox
 from nanobot.wire.rpc import (
     BUSY,
@@ -102,11 +103,9 @@ class McpEndpoint:
         *,
         settings: ServerSettings,
         session_settings: SessionSettings,
-        version: str,
         clock: Clock = time.monotonic,
     ) -> None:
         """`clock` counts seconds; sessions and replayable events age by it."""
-        self.version = version
         self._service = service
         self._settings = settings
         self._clock = clock
@@ -175,7 +174,7 @@ class McpEndpoint:
         check_content_type(http.headers)
         body = await read_body(http, self._settings.max_body_bytes)
         message = read_message(body)
-        if isinstance(message, Request) and not message.method.startswith("notifications/"):
+        if isinstance(message, Request) and not message.method.startswith(PREFIX):
             await self._request(http, message)
             return
         if http.version in _MODERN:
@@ -315,7 +314,7 @@ class McpEndpoint:
         try:
             key = change_key(method, params)
         except RpcError as senseless:
-            log.debug("%s was dropped: %s", method, senseless)
+            log.debug("senseless news dropped", extra={"method": method, "reason": str(senseless)})
             return
         self._changes[key] = (method, params)
         self._changed.set()

@@ -15,6 +15,7 @@ from nanobot.wire.outbox import Outbox
 from nanobot.wire.peer import Peer
 from nanobot.wire.questions import Questions
 from nanobot.wire.rpc import Id
+from nanobot.wire.versions import is_at_least
 
 STANDALONE: Final = 0
 """Number of the stream that a GET opens; those of POSTs count from 1."""
@@ -47,7 +48,7 @@ class Session:
     @property
     def primes(self) -> bool:
         """Whether the client understands an event that carries an id and no message."""
-        return self.peer.caller.version >= "2025-11-25"  # ISO dates sort as they follow
+        return is_at_least(self.peer.caller.version, "2025-11-25")
 
     @property
     def standalone(self) -> EventStream | None:

@@ -16,12 +16,19 @@ ALL_VERSIONS: Final = (*LEGACY_VERSIONS, *MODERN_VERSIONS)
 LATEST_LEGACY: Final = LEGACY_VERSIONS[-1]
 LATEST_MODERN: Final = MODERN_VERSIONS[-1]
 
+META_PREFIX: Final = "io.modelcontextprotocol/"
+"""Keys of `_meta` that begin like this belong to the protocol: each connection writes its own."""
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+
+
+def is_at_least(version: str, least: str) -> bool:
+    """Whether `version` is `least` or came after it. Both must be among `ALL_VERSIONS`."""
+    return ALL_VERSIONS.index(version) >= ALL_VERSIONS.index(least)
 
 
 def negotiate(requested: str) -> str:
