@@ -19,6 +19,7 @@ from nanobot.agent.engine import Engine
 from nanobot.aio import task_group
 from nanobot.builtin.agents import agent_server
 from nanobot.builtin.system import system_server
+from nanobot.config.home import database_in
 from nanobot.config.model import Config
 from nanobot.http import Http, open_http
 from nanobot.hub.hub import Hub
@@ -64,7 +65,7 @@ async def open_app(
     """
     config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     extra = dict(extra_sources or {})
-    async with open_http() as http, open_store(config.home / "nanobot.db") as store:
+    async with open_http() as http, open_store(database_in(config.home)) as store:
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
         upstreams = {

@@ -39,7 +39,12 @@ def test_sessions_are_renamed_and_deleted(tmp_path: Path) -> None:
     nanobot("chat", *DEMO, "-m", "hello", home=tmp_path)
     assert nanobot("sessions", "rename", "cli:direct", "First talk", *DEMO, home=tmp_path).returncode == 0
     assert "First talk" in nanobot("sessions", "list", *DEMO, home=tmp_path).stdout
+    id = nanobot("sessions", "list", *DEMO, home=tmp_path).stdout.split()[0]
+    kept = tmp_path / "nanobot" / "files" / id / ".nanobot" / "todo.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("[]")
     assert nanobot("sessions", "delete", "cli:direct", *DEMO, home=tmp_path).returncode == 0
+    assert not kept.parent.parent.exists()
     gone = nanobot("sessions", "show", "cli:direct", *DEMO, home=tmp_path)
     assert gone.returncode == 1
     assert "There is no conversation 'cli:direct'" in gone.stderr
@@ -78,6 +83,7 @@ def test_an_agent_is_called_with_words(tmp_path: Path) -> None:
         (("read_note", "[1]"), 2, "must be one JSON object"),
         (("read_note", "{"), 2, "neither a JSON object nor"),
         (("read_note", "--name"), 2, "--name needs a value"),
+        (("-f", "nowhere.json", "read_note"), 2, "'nowhere.json' cannot be read: No such file or directory"),
     ],
 )
 def test_a_call_that_cannot_be_made_says_why(

@@ -24,6 +24,7 @@ from nanobot.agent.thread import Conversation
 from nanobot.agent.transcript import Unstored
 from nanobot.agent.turn import TurnRun
 from nanobot.aio import task_group
+from nanobot.config.home import files_of
 from nanobot.config.model import Agent, Config
 from nanobot.errors import NotFound
 from nanobot.ids import new_id, new_uuid
@@ -144,7 +145,7 @@ class Engine:
             agent=chosen,
             message=message,
             call=call,
-            files=self._files(call.thread or turn_id) / "truncated-outputs",
+            files=files_of(self._config.home, call.thread or turn_id) / "truncated-outputs",
         )
         slots = Slots() if call.agents else self._slots  # inside a turn its slot is used
         run = TurnRun(task, self._services(), Unstored(message), on_event or _nobody, slots)
@@ -195,7 +196,9 @@ class Engine:
         self._conversations.pop(row.id, None)
         if conversation is not None:
             conversation.end_readers()
-        await anyio.to_thread.run_sync(lambda: shutil.rmtree(self._files(row.id), ignore_errors=True))
+        await anyio.to_thread.run_sync(
+            lambda: shutil.rmtree(files_of(self._config.home, row.id), ignore_errors=True)
+        )
 
     def _agent(self, id: str) -> Agent:
         if not id:
@@ -216,7 +219,7 @@ class Engine:
         self, key: str | None, account: str, agent: str, kind: str, folder: Path | None
     ) -> ThreadRow:
         id = new_uuid()
-        own = folder or self._files(id)
+        own = folder or files_of(self._config.home, id)
         return await self._threads.create(
             ThreadRow(id=id, key=key, account=account, agent=agent, kind=kind, folder=str(own))
         )
@@ -237,7 +240,7 @@ class Engine:
             threads=self._threads,
             services=self._services(),
             slots=self._slots,
-            files=self._files(row.id),
+            files=files_of(self._config.home, row.id),
             sequence=self._sequence,
             start=self._start,
         )
@@ -270,9 +273,6 @@ class Engine:
         if self._owner is None:
             raise RuntimeError("the engine is not running")
         return self._owner
-
-    def _files(self, id: str) -> Path:
-        return self._config.home / "files" / id
 
 
 def _nobody(_: object) -> None:

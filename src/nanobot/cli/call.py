@@ -39,8 +39,19 @@ def command(choice: ConfigChoice, output: str, file: str | None, target: str, in
     if file is not None and inputs:
         raise UsageError("Give the input either with --file or as words, not both.")
     if file is not None:
-        inputs = (sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"),)
+        inputs = (_read_input(file),)
     return anyio.run(_call, choice.load(), target, inputs, output)
+
+
+def _read_input(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"The input {file!r} cannot be read: {e.strerror}.") from e
+    except UnicodeDecodeError as e:
+        raise UsageError(f"The input {file!r} is not UTF-8 text.") from e
 
 
 async def _call(config: Config, target: str, inputs: tuple[str, ...], output: str) -> int:
@@ -62,9 +73,8 @@ async def _call(config: Config, target: str, inputs: tuple[str, ...], output: st
 async def _ask_agent(app: App, agent: str, inputs: tuple[str, ...]) -> dict[str, Any]:
     from nanobot.agent.engine import Input
     from nanobot.llm.messages import Content
-    from nanobot.wire.call import Call
 
-    answer = await app.engine.once(agent, Input(text=" ".join(inputs)), call=Call())
+    answer = await app.engine.once(agent, Input(text=" ".join(inputs)))
     content: list[dict[str, Any]] = []
     if answer.message is not None and answer.message.text:
         content.append({"type": "text", "text": answer.message.text})

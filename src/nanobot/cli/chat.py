@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,10 +132,10 @@ async def _one_turn(engine: Engine, thread_id: str, text: str, screen: Screen) -
 
 
 @contextmanager
-def _on_interrupt(stop: object) -> Generator[None]:
+def _on_interrupt(stop: Callable[[], object]) -> Generator[None]:
     """Within the block Ctrl-C calls `stop` instead of ending the program."""
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, stop)  # pyright: ignore[reportArgumentType]
+    loop.add_signal_handler(signal.SIGINT, stop)
     try:
         yield
     finally:

@@ -13,6 +13,7 @@ from nanobot.cli.options import ConfigChoice, config_options
 from nanobot.errors import NotFound
 
 if TYPE_CHECKING:
+    from nanobot.config.model import Config
     from nanobot.store import Threads
     from nanobot.store.rows import ThreadRow
 
@@ -43,7 +44,7 @@ def command() -> None:
 @_asynchronous
 async def list_(choice: ConfigChoice, limit: int) -> None:
     """List conversations, newest first."""
-    async with _threads(choice) as threads:
+    async with _threads(choice.load()) as threads:
         for row in await threads.recent(limit=limit):
             click.echo(f"{row.id}  {row.updated[:16]:16}  {row.key or '-':24}  {row.agent:16}  {row.title}")
 
@@ -57,7 +58,7 @@ async def show(choice: ConfigChoice, id: str) -> None:
     from nanobot.cli.text import transcript
     from nanobot.llm.messages import decode_message
 
-    async with _threads(choice) as threads:
+    async with _threads(choice.load()) as threads:
         row = await _find(threads, id)
         for stored in await threads.messages(row.id):
             click.echo(transcript(decode_message(stored.raw)))
@@ -70,7 +71,7 @@ async def show(choice: ConfigChoice, id: str) -> None:
 @_asynchronous
 async def rename(choice: ConfigChoice, id: str, title: str) -> None:
     """Give a conversation a title."""
-    async with _threads(choice) as threads:
+    async with _threads(choice.load()) as threads:
         await threads.rename((await _find(threads, id)).id, title)
 
 
@@ -80,18 +81,24 @@ async def rename(choice: ConfigChoice, id: str, title: str) -> None:
 @_asynchronous
 async def delete(choice: ConfigChoice, id: str) -> None:
     """Delete a conversation and everything stored with it."""
-    async with _threads(choice) as threads:
+    import shutil
+
+    from nanobot.config.home import files_of
+
+    config = choice.load()
+    async with _threads(config) as threads:
         row = await _find(threads, id)
         await threads.delete(row.id)
-        click.echo(f"Deleted {row.id}.")
+    shutil.rmtree(files_of(config.home, row.id), ignore_errors=True)
+    click.echo(f"Deleted {row.id}.")
 
 
 @asynccontextmanager
-async def _threads(choice: ConfigChoice) -> AsyncGenerator[Threads]:
+async def _threads(config: Config) -> AsyncGenerator[Threads]:
+    from nanobot.config.home import database_in
     from nanobot.store import open_store
 
-    config = choice.load()
-    async with open_store(config.home / "nanobot.db") as store:
+    async with open_store(database_in(config.home)) as store:
         yield store.threads
 
 

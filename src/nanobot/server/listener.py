@@ -13,7 +13,6 @@ from nanobot.errors import Busy, ConfigError
 
 BACKLOG = 2048
 _LISTENING = "0A"  # state of a socket in /proc/net/tcp
-_BUSY = (errno.EADDRINUSE,)
 
 
 class PortBusy(Busy):
@@ -80,7 +79,7 @@ def _bind(
         bound.setblocking(False)
     except OSError as e:
         bound.close()
-        if e.errno in _BUSY:
+        if e.errno == errno.EADDRINUSE:
             raise PortBusy(host, port, find_owner(port)) from e
         if is_optional:
             return None

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import anyio
 
 from nanobot.builtin.system.paths import Folder, Mark, Place
+from nanobot.config.home import files_of
 from nanobot.wire.call import Call
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -56,7 +57,7 @@ class Workspaces:
     def of(self, call: Call) -> Workspace:
         """The workspace of a call. Its own folder `<home>/files/<conversation>` is made if it is missing."""
         conversation = _conversation(call)
-        own = self.home / "files" / conversation
+        own = files_of(self.home, conversation)
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         own_folder = Folder(own.resolve())
         if call.folder is None or call.folder.resolve() == own_folder.path:
