@@ -26,8 +26,15 @@ DEFAULT_ADDRESS = "localhost:8080"
     help="Where to listen; `stdio` speaks MCP on standard input and output.",
 )  # fmt: skip
 @click.option("--disable-ui", is_flag=True, help="Serve no web page, only the protocols.")
+@click.option("--healthz-path", metavar="PATH", help="Tell health at this path too, beside /healthz.")
 @config_options
-def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, disable_ui: bool) -> None:
+def command(
+    choice: ConfigChoice,
+    paths: tuple[str, ...],
+    listen_address: str,
+    disable_ui: bool,
+    healthz_path: str | None,
+) -> None:
     """Serve agents and tools over HTTP or stdio.
 
     PATH is a configuration file or directory; anything else that --config takes is taken too.
@@ -48,7 +55,12 @@ def command(choice: ConfigChoice, paths: tuple[str, ...], listen_address: str, d
         anyio.run(_over_stdio, config)
         return
     host, port = parse_address(listen_address)
-    anyio.run(_over_http, config, host, port, not disable_ui, backend_options={"use_uvloop": _has_uvloop()})
+    from nanobot.server.health import HEALTH_PATH, health_path
+
+    path = health_path(healthz_path) if healthz_path else HEALTH_PATH
+    anyio.run(
+        _over_http, config, host, port, not disable_ui, path, backend_options={"use_uvloop": _has_uvloop()}
+    )
 
 
 def as_source(path: str) -> str:
@@ -68,7 +80,7 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or "localhost", int(port)
 
 
-async def _over_http(config: Config, host: str, port: int, ui: bool) -> None:
+async def _over_http(config: Config, host: str, port: int, ui: bool, health_path: str) -> None:
     from nanobot.app import open_app
     from nanobot.server.listener import open_listener
     from nanobot.server.security import check_listen_address
@@ -79,7 +91,7 @@ async def _over_http(config: Config, host: str, port: int, ui: bool) -> None:
     async with open_app(config, own_port=listener.port) as app:
         app.check_models()
         app.publisher.warm()
-        await serve_on(listener, app, ui=ui, ready=_announce)
+        await serve_on(listener, app, ui=ui, health_path=health_path, ready=_announce)
 
 
 def _announce(url: str) -> None:

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("-s", "--server", "servers", multiple=True, help="Only this server; may be repeated.")
+@click.option("--status", is_flag=True, help="Show the state of each MCP server instead.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @config_options
-def command(choice: ConfigChoice, servers: tuple[str, ...], output: str) -> None:
+def command(choice: ConfigChoice, servers: tuple[str, ...], status: bool, output: str) -> None:
     """List what can be called.
 
-    A server that cannot be reached is a line on stderr and hides nothing else.
+    A server that cannot be reached is a line on stderr and hides nothing else. With --status every server
+    is connected to once; what is not built in is shown with its state.
     """
     import anyio
 
-    anyio.run(_list, choice.load(), servers, output)
+    anyio.run(_show_states if status else _list, choice.load(), servers, output)
 
 
 async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
@@ -59,3 +61,39 @@ async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
     click.echo(f"{'TARGET':{width}}  {'TYPE':6} DESCRIPTION")
     for row in rows:
         click.echo(f"{row['target']:{width}}  {row['type']:6} {shorten(row['description'], 70)}")
+
+
+async def _show_states(config: Config, servers: tuple[str, ...], output: str) -> None:
+    from nanobot.aio import task_group
+    from nanobot.app import open_app
+    from nanobot.config.model import Reference
+    from nanobot.server.status import server_json
+
+    async with open_app(config) as app:
+        names = [name for name in app.upstreams if not servers or name in servers]
+        async with task_group() as group:
+            for name in names:
+                group.start_soon(app.hub.tools, [Reference(name)])
+        rows = [server_json(app.upstreams[name].state, app.hub.tool_count(name)) for name in names]
+    for name in servers:
+        if name not in names:
+            print(f"{name}: there is no such server", file=sys.stderr)
+    if output == "json":
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        return
+    lines = [("SERVER", "KIND", "STATE", "PROTOCOL", "TOOLS", "ERROR")]
+    lines += [
+        (
+            row["name"],
+            row["kind"],
+            row["state"],
+            row["protocolVersion"] or "-",
+            "-" if row["tools"] is None else str(row["tools"]),
+            row["lastError"] or "",
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in lines) for column in range(5)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)]
+        click.echo("  ".join(cells).rstrip())

@@ -15,7 +15,7 @@ from nanobot.config.model import Config, Reference
 from nanobot.errors import NotFound
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
-from nanobot.hub.published import Listing, Published
+from nanobot.hub.published import Listing, Missing, Published
 from nanobot.hub.relay import Introduced
 from nanobot.hub.views import WAIT_S, Shapes, View
 from nanobot.wire.call import Call
@@ -56,6 +56,11 @@ class Hub:
     def names(self) -> Sequence[str]:
         """The servers the hub was given."""
         return self._names
+
+    def tool_count(self, server: str) -> int | None:
+        """How many tools `server` has after filters and overrides; None while that is not known."""
+        known = self._shapes.known(server, "tools")
+        return None if isinstance(known, Missing) else len(known)
 
     def view(self, kind: Kind, references: Sequence[Reference]) -> View:
         """The list of one kind over `references`, for those who ask for it again and again."""

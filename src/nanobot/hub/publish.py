@@ -14,7 +14,7 @@ from nanobot.errors import ConfigError
 from nanobot.hub.hub import Hub, is_forwarded, object_text
 from nanobot.hub.pages import Pages, error_list
 from nanobot.hub.prompts import prompt_arguments
-from nanobot.hub.published import Listing, Published
+from nanobot.hub.published import Listing, Offer, Published
 from nanobot.hub.references import agent_reference
 from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
 from nanobot.hub.uri_template import UriTemplate
@@ -97,6 +97,17 @@ class Publisher:
         """Have the lists prepared in the background; servers that were not needed yet are started."""
         for offer in self._offers.values():
             offer.view.warm()
+
+    def offer(self) -> Offer:
+        """What is there now, without waiting."""
+        listings = [offer.view.known() for offer in self._offers.values()]
+        missing = [one for listing in listings for one in listing.missing]
+        return Offer(
+            things=sum(len(listing.items) for listing in listings),
+            is_asked=any(offer.view.is_asked for offer in self._offers.values()),
+            is_pending=any(one.code == "pending" for one in missing),
+            reasons=tuple(dict.fromkeys(one.message for one in missing if one.is_failure)),
+        )
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         handler = self._handlers.get(method)

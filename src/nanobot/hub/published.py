@@ -47,3 +47,18 @@ class Listing:
     items: tuple[Published, ...] = ()
     missing: tuple[Missing, ...] = ()
     by_name: Mapping[str, Published] = field(default_factory=dict[str, Published], repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """How much of what `publish` asks for is there.
+
+    `things`: tools, prompts, resources and templates together ·
+    `is_asked`: whether anything is to be published at all · `is_pending`: some server has not answered yet ·
+    `reasons`: a sentence for each server that failed.
+    """
+
+    things: int
+    is_asked: bool
+    is_pending: bool
+    reasons: tuple[str, ...] = ()

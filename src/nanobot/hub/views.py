@@ -77,6 +77,11 @@ class View:
         self._listing = Listing()
         self._conflicts: frozenset[Conflict] = frozenset()
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether there are any references at all."""
+        return bool(self._wanted)
+
     def warm(self) -> None:
         """Have the shelves filled in the background."""
         if self._is_settled and self._revision == self._catalogue.revision(self._kind):

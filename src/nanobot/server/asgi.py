@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,13 +17,13 @@ from nanobot.agent.engine import Engine
 from nanobot.config.model import Config
 from nanobot.server.event_stream import Closing
 from nanobot.server.exchange import ClientGone, Exchange
+from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.pages import Pages, load_pages
 from nanobot.server.problems import BadRequest
 from nanobot.server.security import Gate
 from nanobot.server.status import StatusApi
 from nanobot.server.thread_events import EventsApi
 from nanobot.server.threads import ThreadsApi
-from nanobot.upstream.connection import UpstreamState
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Methods = Mapping[str, Handler]
@@ -39,21 +39,24 @@ def build_application(
     engine: Engine,
     endpoint: ASGIApp,
     config: Config,
-    servers: Callable[[], Iterable[UpstreamState]],
-    version: str,
+    health: HealthCheck,
+    status: StatusApi,
     closing: Closing,
     ui: bool = True,
+    health_path: str = HEALTH_PATH,
 ) -> ASGIApp:
     """Everything that is served over HTTP, behind its gate.
 
-    `endpoint` answers MCP; `servers` tells the state of the MCP servers we use. `closing` ends the event
-    streams that watch threads when the program stops. Without `ui` there are neither pages nor those streams.
+    `endpoint` answers MCP. `closing` ends the event streams that watch threads when the program stops.
+    Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
     """
     router = Router(
         endpoint,
         threads=ThreadsApi(engine, config),
         events=EventsApi(engine, closing) if ui else None,
-        status=StatusApi(engine, config, servers=servers, version=version),
+        status=status,
+        health=health,
+        health_path=health_path,
         pages=load_pages() if ui else Pages({}),
     )
     return Gate(router, config.server)
@@ -69,12 +72,16 @@ class Router:
         threads: ThreadsApi,
         events: EventsApi | None,
         status: StatusApi,
+        health: HealthCheck,
+        health_path: str,
         pages: Pages,
     ) -> None:
         self._endpoint = endpoint
         self._threads = threads
         self._events = events
         self._status = status
+        self._health = health
+        self._health_paths = (HEALTH_PATH, health_path)
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,8 +138,8 @@ class Router:
                 return {"GET": status.agents}
             case ["api", "servers"]:
                 return {"GET": status.servers}
-            case ["healthz"]:
-                return {"GET": status.health}
+            case _ if path in self._health_paths:
+                return {"GET": self._health.show}
             case _:
                 page = self._pages.find(path)
                 return None if page is None else {"GET": partial(self._pages.show, page=page)}

@@ -19,13 +19,16 @@ from nanobot import __version__
 from nanobot.agent.engine import Engine
 from nanobot.aio import task_group
 from nanobot.config.model import Config
+from nanobot.hub.hub import Hub
+from nanobot.hub.publish import Publisher
 from nanobot.server.asgi import build_application
 from nanobot.server.event_stream import Closing
+from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.http_protocol import HttpProtocol
 from nanobot.server.listener import Listener, open_listener
-from nanobot.upstream.connection import Upstream
+from nanobot.server.status import StatusApi
+from nanobot.upstream.connection import Upstream, UpstreamState
 from nanobot.wire.server_http import McpEndpoint
-from nanobot.wire.service import Service
 
 DRAIN_S: Final = 10
 """How long running requests may go on after the first signal to stop."""
@@ -44,37 +47,55 @@ class Parts(Protocol):
     @property
     def engine(self) -> Engine: ...
     @property
-    def publisher(self) -> Service: ...
+    def hub(self) -> Hub: ...
+    @property
+    def publisher(self) -> Publisher: ...
     @property
     def upstreams(self) -> Mapping[str, Upstream]: ...
 
 
 async def serve(
-    parts: Parts, *, host: str, port: int, ui: bool = True, ready: Callable[[str], None] | None = None
+    parts: Parts,
+    *,
+    host: str,
+    port: int,
+    ui: bool = True,
+    health_path: str = HEALTH_PATH,
+    ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Then finish what runs, for at most `DRAIN_S` seconds; a second signal ends that too. `ready` is called
     with the URL once connections are accepted. Raises `PortBusy`. See also `serve_on`.
     """
-    await serve_on(open_listener(host, port), parts, ui=ui, ready=ready)
+    await serve_on(open_listener(host, port), parts, ui=ui, health_path=health_path, ready=ready)
 
 
 async def serve_on(
-    listener: Listener, parts: Parts, *, ui: bool = True, ready: Callable[[str], None] | None = None
+    listener: Listener,
+    parts: Parts,
+    *,
+    ui: bool = True,
+    health_path: str = HEALTH_PATH,
+    ready: Callable[[str], None] | None = None,
 ) -> None:
     """`serve` on sockets that were bound before anything else was started. Closes them."""
     config = parts.config
     closing = Closing()
     endpoint = McpEndpoint(parts.publisher, settings=config.server, session_settings=config.sessions)
+
+    def servers() -> list[UpstreamState]:
+        return [upstream.state for upstream in parts.upstreams.values()]
+
     application = build_application(
         engine=parts.engine,
         endpoint=endpoint,
         config=config,
-        servers=lambda: [upstream.state for upstream in parts.upstreams.values()],
-        version=__version__,
+        health=HealthCheck(parts.engine, config, servers=servers, offering=parts.publisher),
+        status=StatusApi(config, servers=servers, tool_count=parts.hub.tool_count, version=__version__),
         closing=closing,
         ui=ui,
+        health_path=health_path,
     )
 
     def started() -> None:

@@ -1,31 +1,31 @@
-"""What runs here and whether it is well: version, agents, upstream servers, health."""
+"""What runs here: version, agents, upstream servers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Literal
 
-from nanobot.agent.engine import Engine
 from nanobot.config.model import Agent, Config
-from nanobot.errors import NanobotError
 from nanobot.llm.messages import JsonObject
 from nanobot.server.exchange import Exchange
 from nanobot.upstream.connection import UpstreamState
 from nanobot.wire.versions import ALL_VERSIONS
 
-Health = Literal["ok", "starting", "failing"]
-_STATUS_CODES: Mapping[Health, int] = {"ok": 200, "starting": 503, "failing": 503}
-
 
 class StatusApi:
-    """Handlers of `/api/version`, `/api/agents`, `/api/servers` and the health path."""
+    """Handlers of `/api/version`, `/api/agents` and `/api/servers`."""
 
     def __init__(
-        self, engine: Engine, config: Config, *, servers: Callable[[], Iterable[UpstreamState]], version: str
+        self,
+        config: Config,
+        *,
+        servers: Callable[[], Iterable[UpstreamState]],
+        tool_count: Callable[[str], int | None],
+        version: str,
     ) -> None:
-        self._engine = engine
+        """`tool_count` is how many tools a server offers, None while that is not known."""
         self._config = config
+        self._tool_count = tool_count
         self._servers = servers
         self._version = version
 
@@ -43,38 +43,9 @@ class StatusApi:
 
     async def servers(self, http: Exchange) -> None:
         """`GET /api/servers`: every MCP server we use, with its state."""
-        await http.answer_json({"servers": [_server_json(s) for s in self._servers()]})
-
-    async def health(self, http: Exchange) -> None:
-        """`GET /healthz`: 200 or 503 with what was checked; `?live=1` asks for the process alone."""
-        if http.query.get("live") in ("1", "true"):
-            await http.answer_json({"status": "ok", "checks": {}})
-            return
-        states = {s.name: s for s in self._servers()}
-        database = await self._check_database()
-        verdict: Health = "failing" if database != "ok" else self._judge(list(states.values()))
-        checks = {
-            "database": database,
-            "config": "ok",
-            "servers": {name: _brief(s) for name, s in states.items()},
-        }
-        await http.answer_json({"status": verdict, "checks": checks}, status=_STATUS_CODES[verdict])
-
-    async def _check_database(self) -> str:
-        try:
-            await self._engine.threads(limit=1)
-        except NanobotError as e:
-            return str(e)
-        return "ok"
-
-    def _judge(self, states: Sequence[UpstreamState]) -> Health:
-        """Failing when every published server failed and there is no agent to offer instead."""
-        publish = self._config.publish
-        published = {r.server for r in (*publish.mcp_servers, *publish.tools)}
-        asked = [s.state for s in states if s.name in published]
-        if publish.entrypoint or not asked or "ready" in asked:
-            return "ok"
-        return "starting" if {"idle", "starting"} & set(asked) else "failing"
+        await http.answer_json(
+            {"servers": [server_json(s, self._tool_count(s.name)) for s in self._servers()]}
+        )
 
 
 def _agent_json(agent: Agent, *, is_default: bool) -> JsonObject:
@@ -90,7 +61,8 @@ def _agent_json(agent: Agent, *, is_default: bool) -> JsonObject:
     }
 
 
-def _server_json(state: UpstreamState) -> JsonObject:
+def server_json(state: UpstreamState, tools: int | None) -> JsonObject:
+    """A server's state as the API and `nanobot targets --status` tell it."""
     return {
         "name": state.name,
         "kind": state.kind,
@@ -98,11 +70,8 @@ def _server_json(state: UpstreamState) -> JsonObject:
         "era": state.era,
         "protocolVersion": state.protocol_version or None,
         "serverInfo": state.server_info or None,
+        "tools": tools,
         "lastError": state.last_error or None,
         "since": datetime.fromtimestamp(state.since, UTC).isoformat() if state.since else None,
         "restarts": state.restarts,
     }
-
-
-def _brief(state: UpstreamState) -> str:
-    return f"{state.state}: {state.last_error}" if state.last_error else state.state
