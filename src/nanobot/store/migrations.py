@@ -68,7 +68,28 @@ def _threads(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_threads,)
+def _grants(connection: Connection) -> None:
+    for statement in (
+        """CREATE TABLE grants (
+            issuer TEXT NOT NULL,
+            resource TEXT NOT NULL,
+            account TEXT NOT NULL,
+            server TEXT NOT NULL,
+            sealed BLOB NOT NULL,
+            updated TEXT NOT NULL DEFAULT '',
+            PRIMARY KEY (issuer, resource, account, server),
+            UNIQUE (server, account)
+        )""",
+        """CREATE TABLE leases (
+            name TEXT NOT NULL PRIMARY KEY,
+            holder TEXT NOT NULL,
+            until FLOAT NOT NULL
+        )""",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (_threads, _grants)
 """Step n (from 1) leads from schema n - 1 to n."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 CallState = Literal["waiting", "started", "done"]
@@ -55,3 +55,18 @@ class TurnRow:
     agent: str
     started: str
     stop: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantRow:
+    """What an authorization server gave an account for one MCP server.
+
+    `issuer` names the authorization server, `resource` what its tokens are for, `server` the URL we use.
+    `content` (registration, endpoints, tokens) is opaque here and sealed in the file.
+    """
+
+    issuer: str
+    resource: str
+    account: str
+    server: str
+    content: bytes = field(default=b"", repr=False)

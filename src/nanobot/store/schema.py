@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -77,3 +78,25 @@ tool_calls = Table(
     Index("tool_calls_by_state", "thread_id", "state"),
 )
 """The ledger: what was asked of the world, and whether the answer is known."""
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("issuer", Text, primary_key=True),
+    Column("resource", Text, primary_key=True),
+    Column("account", Text, primary_key=True),
+    Column("server", Text, primary_key=True),
+    Column("sealed", LargeBinary, nullable=False),
+    _text("updated"),
+    UniqueConstraint("server", "account"),
+)
+"""What authorization servers gave us; `sealed` is read and written by `grants.Grants` alone."""
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("until", Float, nullable=False),
+)
+"""Who does what only one process may do; `until` is in seconds since the epoch."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
 
+from nanobot.store.grants import Grants
+from nanobot.store.leases import Leases
+from nanobot.store.sealing import Sealer, load_sealer
 from nanobot.store.threads import Threads
 
 _CLOSING_S = 30
@@ -22,6 +26,8 @@ class Store:
     """An open database. Each attribute is the repository of one kind of thing."""
 
     threads: Threads
+    grants: Grants
+    leases: Leases
 
 
 def now() -> str:
@@ -30,17 +36,29 @@ def now() -> str:
 
 
 @asynccontextmanager
-async def open_store(path: Path, *, clock: Callable[[], str] = now) -> AsyncGenerator[Store]:
+async def open_store(
+    path: Path, *, clock: Callable[[], str] = now, env: Mapping[str, str] | None = None
+) -> AsyncGenerator[Store]:
     """The store in the SQLite file `path`, made or brought to the current schema first.
 
     Several processes may have one file open. Leaving finishes what is queued. Raises `StoreError` when
     the file cannot be opened, is damaged (it is then moved aside) or belongs to a newer program.
+    `env` may hold the keys for secrets (`sealing`); without, there is a key file beside the database.
     """
     from nanobot.store.database import Database  # loads SQLAlchemy: 0.2 s
 
     database = await to_thread.run_sync(Database.open, path)
+
+    @cache
+    def sealer() -> Sealer:
+        return load_sealer(path.parent, env or {})
+
     try:
-        yield Store(threads=Threads(database, clock))
+        yield Store(
+            threads=Threads(database, clock),
+            grants=Grants(database, clock, sealer),
+            leases=Leases(database),
+        )
     finally:
         with anyio.move_on_after(_CLOSING_S, shield=True):
             await to_thread.run_sync(database.close, abandon_on_cancel=True)
