@@ -13,8 +13,8 @@ from nanobot.agent.arguments import BadArguments, read_arguments
 from nanobot.agent.broadcast import Broadcast, Reader
 from nanobot.agent.delegation import refusal
 from nanobot.agent.events import Delta, MessageAdded
-from nanobot.agent.facing import ModelHistory
 from nanobot.agent.input import chat_input
+from nanobot.agent.model_history import ModelHistory
 from nanobot.agent.nearest import nearest_name
 from nanobot.agent.plan import Planned, groups
 from nanobot.agent.policy import permits_tool

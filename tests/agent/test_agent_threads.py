@@ -10,9 +10,9 @@ import anyio.lowlevel
 import pytest
 from tests.agent.world import World, says_done, text_of, tool, until_ended, world
 
+from nanobot.agent.conversation import MOST_WAITING
 from nanobot.agent.engine import Input
 from nanobot.agent.events import Delta, MessageAdded, TurnEnded, TurnStarted
-from nanobot.agent.thread import MOST_WAITING
 from nanobot.aio import task_group
 from nanobot.errors import Busy, NotFound
 from nanobot.llm.scripted import Step, all_call, calls, says, slow

@@ -17,7 +17,7 @@ from nanobot.llm.model import Usage
 from nanobot.wire.call import Call
 
 if TYPE_CHECKING:
-    from nanobot.agent.request import Briefings
+    from nanobot.agent.briefing import Briefings
 
 FAILED: Final = frozenset({"error", "cancelled", "output_invalid", "context_too_large"})
 """Ways to stop that give no usable answer; after the others the last message is one."""

@@ -16,7 +16,8 @@ from nanobot.agent.events import Body, Delta, Event
 from nanobot.llm.model import ArgumentsDelta, ReasoningDelta, TextDelta
 
 FARTHEST_BEHIND: Final = 10_000
-"""Entries of finished turns a reader may lag behind. Then it is let go: it must not keep the past alive."""
+"""How many entries of finished turns a reader may lag behind. Beyond that it is dropped, or it would keep
+all of them in memory."""
 
 
 class _Stretch:
@@ -103,7 +104,7 @@ class Broadcast:
 
 
 class Reader:
-    """One place in the events of a thread, from the start of the turn that runs. Ends when it was let go."""
+    """One place in the events of a thread, from the start of the turn that runs. Ends when it is dropped."""
 
     def __init__(self, broadcast: Broadcast) -> None:
         self._broadcast = broadcast
@@ -139,7 +140,7 @@ class Reader:
                 return None
 
     def fall_behind(self, entries: int) -> None:
-        """A turn of so many entries is over. A reader that has too many of them before it is let go."""
+        """A turn of so many entries is over. A reader that has too many still to read is dropped."""
         if self._reel.next is not None and self._entry == len(self._reel.entries):
             return
         self._behind += entries

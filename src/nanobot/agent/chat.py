@@ -1,8 +1,8 @@
-"""The front door for programs that call agents as tools: which thread, what is told, what comes back.
+"""The front door for programs that call agents as tools: which thread, what is reported, what comes back.
 
-A call in an MCP session goes on with the thread of that session; one without begins a thread and is told
-its id, which the next call sends to go on. An agent that is no chat agent, and any agent asked by another,
-answers once and remembers nothing.
+A call in an MCP session continues the thread of that session. A call without a session begins a thread and
+gets its id in the result; the next call sends that id to continue. An agent with `chat: false`, and any agent
+that another one asks, answers once and remembers nothing.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ async def _turn(
     except anyio.get_cancelled_exc_class():
         turn.on_event = None
         if call.caller.era == "legacy":
-            # There a request is cancelled in so many words; in the modern era a lost connection looks the
-            # same, and who loses it can come back to the thread.
+            # A legacy client cancels with a message of its own. In the modern era a lost connection looks the
+            # same as a cancellation, and a client that lost it can come back to the thread.
             turn.cancel("request cancelled by client")
         raise
 

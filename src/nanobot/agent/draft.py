@@ -1,4 +1,4 @@
-"""An answer while it is being written: what is left of it when the turn is stopped."""
+"""An answer while it is being written, so that what was shown is kept when the turn is stopped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nanobot.llm.model import ArgumentsDelta, ReasoningDelta, TextDelta
 
 
 class Draft:
-    """Collects the deltas of one response. `before` are the segments delivered before it."""
+    """Collects the deltas of one response. `before` are the segments of the same answer delivered earlier."""
 
     def __init__(self, message_id: str, before: Sequence[Item] = ()) -> None:
         self.message_id = message_id

@@ -16,11 +16,11 @@ import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
 from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
+from nanobot.agent.briefing import Briefings, ModelChoice
+from nanobot.agent.conversation import Conversation
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
-from nanobot.agent.request import Briefings, ModelChoice
 from nanobot.agent.slots import Slots
-from nanobot.agent.thread import Conversation
 from nanobot.agent.transcript import Unstored
 from nanobot.agent.turn import TurnRun
 from nanobot.aio import task_group

@@ -1,4 +1,4 @@
-"""Work that somebody else's task does for us, so that it can be left behind."""
+"""Work that runs in somebody else's task, so that whoever waits for it can stop waiting."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Errand(Generic[T]):
     """`work`, to be run by a task that outlives the one who waits for it.
 
-    A cancelled errand ends when its work lets it: whoever cannot wait that long may go.
+    A cancelled errand ends when its work reacts to that; whoever cannot wait so long need not.
     """
 
     def __init__(self, work: Callable[[], Awaitable[T]]) -> None:

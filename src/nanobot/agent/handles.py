@@ -1,4 +1,4 @@
-"""What front doors hold in their hands: a turn they asked for, a thread they read."""
+"""What front doors get from the engine: a turn they asked for, a thread they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""News of a running tool call as events of its turn."""
+"""What a running tool call reports, as events of its turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import Payload
 
 _SPACING_S: Final = 0.05
-"""A tool's news come at most this often; the first of them at once."""
+"""Progress of one tool is passed on at most this often; the first report at once."""
 
 
 class CallProgress:
@@ -39,7 +39,7 @@ class CallProgress:
         try:
             told = params.object()
         except NanobotError:
-            return  # a server's malformed news is no news
+            return  # malformed progress of a server is ignored
         progress, total, message = told.get("progress"), told.get("total"), told.get("message")
         self._emit(
             ToolProgress(

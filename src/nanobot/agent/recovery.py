@@ -1,4 +1,4 @@
-"""What follows an answer that cannot stand: ask again, ask to go on, or give up with a sentence.
+"""What to do with an answer that cannot be used as it is: ask again, ask to go on, or give up.
 
 `Recovery` looks at responses and decides; it talks to nobody. The turn carries out its `Attempt`s until it
 gets an `Answer`. What is asked on the way is for the model alone and never becomes history.

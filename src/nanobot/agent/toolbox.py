@@ -44,7 +44,7 @@ CONSULT_SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class Toolbox:
-    """Satisfies `ToolSource` for tools of servers. Immutable: a changed listing makes another one.
+    """The tools of one agent under one listing. Immutable: a changed listing makes another one.
 
     `named` is by published name, sorted; `wired` the same tools by the name the model uses.
     """
@@ -72,10 +72,11 @@ class Toolbox:
             )
         )
 
-    async def list_tools(self) -> Sequence[Tool]:
-        return [*self.named.values()]
-
     async def call_tool(self, name: str, arguments: Mapping[str, Any], call: Call) -> ToolResult:
+        """The result of a server's tool by its published name; a failing tool is a result with `is_error`.
+
+        Raises `ToolNotFound`, and `RpcError` and `UpstreamError` when there is no result.
+        """
         published = self._published.get(name)
         if published is None:
             raise ToolNotFound(name, [*self.named])

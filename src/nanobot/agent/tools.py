@@ -1,12 +1,10 @@
-"""The seam between a turn and its tools. Permission, limits and audit are wrappers around a source."""
+"""A tool as a turn knows it, and what it gives."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
-
-from nanobot.wire.call import Call
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,16 +31,3 @@ class ToolResult:
     @staticmethod
     def text(text: str, *, is_error: bool = False) -> ToolResult:
         return ToolResult(content=[{"type": "text", "text": text}], is_error=is_error)
-
-
-class ToolSource(Protocol):
-    """Where an agent's tools come from; used by several turns at once.
-
-    `list_tools` is cheap (cached) and never fails because one server does: what is missing is named in
-    `unavailable`. `call_tool` raises `ToolNotFound` for an unknown name; a failing tool is a result with
-    `is_error`; `UpstreamError` and `RpcError` mean there is no result.
-    """
-
-    async def list_tools(self) -> Sequence[Tool]: ...
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], call: Call) -> ToolResult: ...

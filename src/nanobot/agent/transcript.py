@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import anyio
 
 from nanobot.agent.assignment import Assignment
 from nanobot.agent.events import Body, MessageAdded, StopReason
-from nanobot.agent.facing import ModelHistory
+from nanobot.agent.model_history import ModelHistory
 from nanobot.ids import new_id
 from nanobot.llm.messages import Item, Message, Role, ToolCall
 
@@ -17,11 +18,23 @@ TURN: Final = "ai.nanobot.meta/turn"
 """Mark of a message: its turn. Inputs that wait are stored between the messages of the turn before."""
 
 
-class Journal(Protocol):
-    """The record of a conversation as one turn writes it. What `record` was given is durable when it returns.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What is recorded together, all of it or nothing.
 
-    One call is all or nothing. `started` are calls about to run, `done` those whose results are among
-    `messages`; `stop` closes the turn. Raises `StoreError`.
+    `started` are calls about to run, `done` those whose results are among `messages`; `stop` closes the turn.
+    """
+
+    messages: Sequence[Message]
+    started: Sequence[ToolCall] = ()
+    done: Sequence[ToolCall] = ()
+    stop: StopReason | None = None
+
+
+class Journal(Protocol):
+    """A conversation as one turn writes it. What `record` was given is durable when it returns.
+
+    Raises `StoreError`.
     """
 
     @property
@@ -34,14 +47,7 @@ class Journal(Protocol):
         """Ids of all calls of the thread; whoever takes calls adds theirs."""
         ...
 
-    async def record(
-        self,
-        messages: Sequence[Message],
-        *,
-        started: Sequence[ToolCall] = (),
-        done: Sequence[ToolCall] = (),
-        stop: StopReason | None = None,
-    ) -> None: ...
+    async def record(self, new: Record) -> None: ...
 
 
 class Unstored:
@@ -51,15 +57,8 @@ class Unstored:
         self.history = ModelHistory([message])
         self.call_ids: set[str] = set()
 
-    async def record(
-        self,
-        messages: Sequence[Message],
-        *,
-        started: Sequence[ToolCall] = (),
-        done: Sequence[ToolCall] = (),
-        stop: StopReason | None = None,
-    ) -> None:
-        for message in messages:
+    async def record(self, new: Record) -> None:
+        for message in new.messages:
             self.history.add(message)
 
 
@@ -88,8 +87,12 @@ class Transcript:
         done: Sequence[ToolCall] = (),
         stop: StopReason | None = None,
     ) -> None:
-        """As `Journal.record`. Cancellation waits, or memory and record would tell different stories."""
+        """Record all of it (see `Record`), then announce the messages. Raises `StoreError`.
+
+        Cancellation waits until it is done, or memory and record would tell different stories.
+        """
+        new = Record(messages=messages, started=started, done=done, stop=stop)
         with anyio.CancelScope(shield=True):
-            await self._journal.record(messages, started=started, done=done, stop=stop)
+            await self._journal.record(new)
         for message in messages:
             self._emit(MessageAdded(message))

@@ -16,14 +16,14 @@ import anyio.lowlevel
 
 from nanobot.agent import notes
 from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
+from nanobot.agent.briefing import Briefing
 from nanobot.agent.calls import Calls
 from nanobot.agent.draft import Draft
 from nanobot.agent.events import Body, Delta, Retrying, StopReason, TurnEnded, TurnStarted
-from nanobot.agent.facing import CANCELLED
 from nanobot.agent.guard import TIMES
+from nanobot.agent.model_history import CANCELLED
 from nanobot.agent.output import Mismatch
 from nanobot.agent.recovery import AS_PLANNED, Answer, Attempt, Recovery
-from nanobot.agent.request import Briefing
 from nanobot.agent.slots import Slots
 from nanobot.agent.transcript import Journal, Transcript
 from nanobot.errors import NanobotError
@@ -97,7 +97,7 @@ class TurnRun:
             answer = await self._answer(briefing, message_id, tool_choice)
             if not answer.calls:
                 return await self._finish(briefing, message_id, answer)
-            self._draft = None  # from here on it is the calls' to record
+            self._draft = None  # from here on `Calls` records it
             repeated = await self._calls.run(
                 briefing.toolbox, answer, message_id, parallel=agent.parallel_tools
             )

@@ -1,7 +1,7 @@
-"""What the model requests of a turn have in common: instructions, tools, model. Made once per turn.
+"""What all requests of a turn to its model share: instructions, tools, model. Prepared once per turn.
 
-The tools are made once per change of the catalogue, and their encoded form lives with them, so that the
-beginning of a request is byte for byte that of the one before.
+The tools are made once per change of the catalogue and keep their encoded form, so that every request begins
+byte for byte like the one before.
 """
 
 from __future__ import annotations

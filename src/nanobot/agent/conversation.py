@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,13 +16,13 @@ import anyio
 
 from nanobot.agent.assignment import Assignment, TurnServices
 from nanobot.agent.broadcast import Broadcast, Reader
-from nanobot.agent.events import Body, StopReason
-from nanobot.agent.facing import ModelHistory
+from nanobot.agent.events import Body
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
 from nanobot.agent.loading import load
+from nanobot.agent.model_history import ModelHistory
 from nanobot.agent.slots import Slots
-from nanobot.agent.transcript import TURN
+from nanobot.agent.transcript import TURN, Record
 from nanobot.agent.turn import TurnRun
 from nanobot.config.model import Agent
 from nanobot.errors import Busy, NotFound, StoreError
@@ -59,7 +59,7 @@ class Conversation:
         self.running: Turn | None = None
         self.broadcast = Broadcast(row.id, sequence)
         self.history: list[Message] = []
-        self.facing = ModelHistory()
+        self.model_history = ModelHistory()
         self.call_ids: set[str] = set()
         self._threads = threads
         self._services = services
@@ -84,7 +84,7 @@ class Conversation:
             if self._is_loaded:
                 return
             self.history = await load(self._threads, self.row.id, self._services.now())
-            self.facing = ModelHistory(self.history)
+            self.model_history = ModelHistory(self.history)
             self.call_ids = {
                 item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)
             }
@@ -131,14 +131,14 @@ class Conversation:
         return bool(turns)
 
     async def close(self, reason: str) -> None:
-        """Stop everything and refuse what comes."""
+        """Stop everything, refuse further inputs, and wait until all turns have ended."""
         self._is_deleted = True
         self.stop(reason)
         while (turn := self.running or (self._queue[0] if self._queue else None)) is not None:
             await turn.wait()
 
     def end_readers(self) -> None:
-        """Nothing more happens here. Said when the thread is gone, so that whoever looks finds no thread."""
+        """End all readers. Called once the thread is deleted, so that whoever attaches again is told so."""
         for reader in [*self.broadcast.readers]:
             reader.leave()
 
@@ -207,25 +207,23 @@ class Conversation:
 
     def _remember(self, message: Message) -> None:
         self.history.append(message)
-        self.facing.add(message)
+        self.model_history.add(message)
 
-    async def record(
-        self,
-        turn: Turn,
-        messages: Sequence[Message],
-        started: Sequence[ToolCall],
-        done: Sequence[ToolCall],
-        stop: StopReason | None,
-    ) -> None:
+    async def record(self, turn: Turn, new: Record) -> None:
         """Store what a turn has done in one transaction, then have it in memory."""
-        entries = [self._entry(turn, call, "done") for call in done]
-        entries += [self._entry(turn, call, "started") for call in started]
+        entries = [self._entry(turn, call, "done") for call in new.done]
+        entries += [self._entry(turn, call, "started") for call in new.started]
         row = None
-        if stop is not None:
-            began = turn.message.created
-            row = TurnRow(id=turn.id, thread_id=self.row.id, agent=turn.agent.id, started=began, stop=stop)
-        await self._threads.append(self.row.id, [_stored(m) for m in messages], calls=entries, turn=row)
-        for message in messages:
+        if new.stop is not None:
+            row = TurnRow(
+                id=turn.id,
+                thread_id=self.row.id,
+                agent=turn.agent.id,
+                started=turn.message.created,
+                stop=new.stop,
+            )
+        await self._threads.append(self.row.id, [_stored(m) for m in new.messages], calls=entries, turn=row)
+        for message in new.messages:
             self._remember(message)
 
     def _entry(self, turn: Turn, call: ToolCall, state: CallState) -> LedgerEntry:
@@ -245,18 +243,11 @@ class _Stored:
     def __init__(self, conversation: Conversation, turn: Turn) -> None:
         self._conversation = conversation
         self._turn = turn
-        self.history = conversation.facing
+        self.history = conversation.model_history
         self.call_ids = conversation.call_ids
 
-    async def record(
-        self,
-        messages: Sequence[Message],
-        *,
-        started: Sequence[ToolCall] = (),
-        done: Sequence[ToolCall] = (),
-        stop: StopReason | None = None,
-    ) -> None:
-        await self._conversation.record(self._turn, messages, started, done, stop)
+    async def record(self, new: Record) -> None:
+        await self._conversation.record(self._turn, new)
 
 
 def title_of(text: str) -> str:
