@@ -57,6 +57,15 @@ def work(mode: str, request: dict, count: int) -> None:
             for _ in range(100):
                 sys.stdout.write(piece)
             sys.stdout.write("\n")
+        case "oversized" | "oversized-id-last":
+            id, result = f'"id":{request["id"]}', '"result":{"x":"'
+            start, end = (f"{id},{result}", "") if mode == "oversized" else (result, f",{id}")
+            sys.stdout.write('{"jsonrpc":"2.0",' + start)
+            for _ in range(65):
+                sys.stdout.write("x" * (1 << 20))
+            sys.stdout.write('"}' + end + "}\n")
+            sys.stdout.flush()
+            return
         case "noisy":
             for _ in range(64):
                 sys.stderr.write("y" * (1 << 20))

@@ -125,6 +125,12 @@ async def test_headers_without_end_are_cut_off(tmp_path: Path) -> None:
             assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
 
 
+async def test_blanks_around_the_value_of_a_header_are_no_part_of_it(tmp_path: Path) -> None:
+    request = b"GET /api/version HTTP/1.1\r\nHost: \t localhost \t \r\nConnection: close\r\n\r\n"
+    async with served(tmp_path) as nanobot:
+        assert (await raw(nanobot.url, request)).startswith(b"HTTP/1.1 200 ")
+
+
 async def test_two_hosts_in_one_request_are_refused(tmp_path: Path) -> None:
     twice = b"GET /api/version HTTP/1.1\r\nHost: localhost\r\nHost: evil\r\nConnection: close\r\n\r\n"
     none = b"GET /api/version HTTP/1.0\r\n\r\n"

@@ -132,6 +132,14 @@ async def test_a_call_without_answer_ends_after_its_time_and_the_server_stays() 
         assert len(await upstream.listing("tools")) == 1
 
 
+@pytest.mark.parametrize("mode", ["oversized", "oversized-id-last"])
+async def test_an_answer_over_the_limit_fails_its_call_at_once_and_the_server_stays(mode: str) -> None:
+    async with running(bad(mode)) as upstream:
+        with pytest.raises(RpcError, match="longer than"), anyio.fail_after(30):
+            await use(upstream, "work")
+        assert upstream.state.state == "ready"
+
+
 async def test_a_hanging_server_delays_no_other() -> None:
     async with running(bad("hangs")) as hanging, running(bad("good")) as good, task_group() as group:
         group.start_soon(use, hanging, "work")

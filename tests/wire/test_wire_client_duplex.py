@@ -118,6 +118,70 @@ async def test_an_answer_counts_once_and_only_under_the_very_id() -> None:
         assert asking.outcome == "right"
 
 
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [
+        (rb'{"text":"cut \ud83d"}', {"text": "cut \ufffd"}),
+        (rb'{"text":"\ud83d\ude00 \\ud83d \ude00\ud83d\n"}', {"text": "😀 \\ud83d \ufffd\ufffd\n"}),
+        (b'{"text":"bad \xff byte"}', {"text": "bad \ufffd byte"}),
+        (b'{"x":[NaN,-Infinity,"NaN \\"NaN"]}', {"x": [None, None, 'NaN "NaN']}),
+    ],
+)
+async def test_a_result_with_something_odd_in_it_arrives_as_good_json(said: bytes, read: Any) -> None:
+    async with connected() as (connection, peer), task_group() as group:
+        asking = Asking(connection)
+        group.start_soon(asking.run)
+        request = await peer.hears()
+        await peer.says(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (request["id"], said))
+        with anyio.fail_after(5):
+            await asking.done.wait()
+        assert asking.outcome == read
+
+
+async def test_a_byte_order_mark_before_the_first_line_is_no_obstacle() -> None:
+    ours, theirs = memory_pair()
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+
+    async def greet() -> None:
+        request = json.loads(await theirs.receive())
+        answer = {"jsonrpc": "2.0", "id": request["id"], "result": hello}
+        await theirs.send(b"\xef\xbb\xbf" + json.dumps(answer).encode())
+
+    async with task_group() as group:
+        group.start_soon(greet)
+        with anyio.fail_after(5):
+            async with open_duplex(ours, Hello(version="1"), lambda method, params: None) as connection:
+                assert connection.connected.version == "2025-06-18"
+    await theirs.aclose()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"jsonrpc":"2.0","id":%d,"result":{"content":[',
+        b'{ "id" : %d , "result": {,} }',
+        b'{"result":{,},"jsonrpc":"2.0","id":%d}',
+        b'{"jsonrpc":"2.0","id":%d,"error":"boom"}',
+        b'{"jsonrpc":"2.0","id":%d}',
+        b'{"jsonrpc":"2.0","id":%d,"result":' + b"[" * 5000 + b"]" * 5000 + b"}",
+    ],
+)
+async def test_an_answer_that_cannot_be_read_fails_its_request_at_once(answer: bytes) -> None:
+    async with connected() as (connection, peer), task_group() as group:
+        asking = Asking(connection)
+        group.start_soon(asking.run)
+        id = (await peer.hears())["id"]
+        await peer.says(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{,}}' % id)  # an echo
+        await peer.says(b'debug: {"jsonrpc":"2.0","id":%d,"result":{}}' % id)
+        await anyio.wait_all_tasks_blocked()
+        assert asking.outcome is None
+        await peer.says(answer % id)
+        with anyio.fail_after(5):
+            await asking.done.wait()
+        assert isinstance(asking.outcome, RpcError)
+        assert "the server's answer is no message" in str(asking.outcome)
+
+
 async def test_what_belongs_to_another_hop_is_taken_out_of_meta() -> None:
     meta = {"progressToken": "theirs", "io.modelcontextprotocol/x": 1, "own": {"kept": True}}
     async with connected() as (connection, peer), task_group() as group:

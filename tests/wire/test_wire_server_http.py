@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
@@ -35,6 +36,8 @@ def nested(depth: int) -> bytes:
     [
         (b"{", {}, 400, -32700),
         (b"\xff\xfe", {}, 400, -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\xff"}}', {}, 400, -32700),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\xed\xa0\x80"}}', {}, 400, -32700),
         (b"[]", {}, 400, -32600),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', {}, 400, -32600),
         (b"7", {}, 400, -32600),
@@ -422,3 +425,26 @@ async def test_r09_no_answer_reaches_another_client() -> None:
 
         for word in range(40):
             group.start_soon(talk, word)
+
+
+async def test_half_of_a_surrogate_pair_in_an_argument_becomes_a_character() -> None:
+    async with serving(TinyService()) as client:
+        await client.initialize()
+        params = b'{"name":"echo","arguments":{"x":"cut \\ud83d"}}'
+        body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + params + b"}"
+        result = (await client.post(body)).json()["result"]
+        assert json.loads(result["content"][0]["text"]) == {"x": "cut \ufffd"}
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_whoever_sends_a_whole_large_body_before_reading_still_learns_that_it_is_too_large(
+    declared: bool,
+) -> None:
+    async def pieces() -> AsyncGenerator[bytes]:
+        for _ in range(40):
+            yield b" " * (1 << 20)
+
+    async with serving(TinyService(), settings=ServerSettings(max_body_bytes=1 << 20)) as client:
+        body: Any = b" " * (40 << 20) if declared else pieces()
+        answer = await client.http.post(client.url, content=body, headers=client.headers)
+        assert answer.status_code == 413

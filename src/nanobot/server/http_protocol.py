@@ -79,6 +79,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value.rstrip(b" \t"))  # the parser takes off only what comes before a value
+
     def on_headers_complete(self) -> None:
         self._in_head = False
         super().on_headers_complete()

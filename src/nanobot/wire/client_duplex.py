@@ -23,8 +23,10 @@ from nanobot.wire.client import Connected, ConnectionLost, Heard, Hello, NoAnswe
 from nanobot.wire.duplex import Duplex, MessageTooLong
 from nanobot.wire.inbound import Inbound
 from nanobot.wire.listening import keep_listening
+from nanobot.wire.mending import answered_by
 from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.rpc import (
+    INTERNAL_ERROR,
     ErrorResponse,
     Id,
     Message,
@@ -173,14 +175,18 @@ class DuplexConnection:
     async def read(self) -> None:
         """Take in messages until the line ends. Run by `open_duplex`."""
         while True:
+            line = b""
             try:
-                message = decode(await self._duplex.receive())
+                line = await self._duplex.receive()
+                message = decode(line, mend=True)
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
                 break
-            except (MessageTooLong, RpcError) as e:
-                self._complain(str(e))
-                continue
-            self._take(message)
+            except MessageTooLong as e:
+                self._skip(e.ends, str(e))
+            except RpcError as e:
+                self._skip(line, e.message)
+            else:
+                self._take(message)
         self.end(await self._explain())
 
     def end(self, reason: str) -> None:
@@ -193,8 +199,10 @@ class DuplexConnection:
         for answered in waiting.values():
             _settle(answered, ConnectionLost(reason, maybe_sent=True))
 
-    def _complain(self, reason: str) -> None:
-        """Log a line that is no message; of many in a row, one a second."""
+    def _skip(self, line: bytes, reason: str) -> None:
+        """Log a line that is no message; of many in a row, one a second. If it was an answer, that was it."""
+        if (answered := self._waiting.pop(answered_by(line) or 0, None)) is not None:
+            _settle(answered, RpcError(INTERNAL_ERROR, f"the server's answer is no message: {reason}"))
         now = anyio.current_time()
         if now - self._complained_at >= 1:
             self._complained_at = now

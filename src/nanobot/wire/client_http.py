@@ -46,6 +46,7 @@ from nanobot.wire.http_reply import (
 )
 from nanobot.wire.inbound import Inbound
 from nanobot.wire.listening import LASTED_S, changing_lists, growing_pauses, keep_listening
+from nanobot.wire.mending import answered_by
 from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.parameter_headers import ParameterHeaders, header_text
 from nanobot.wire.rpc import (
@@ -366,10 +367,12 @@ class HttpConnection:
     def _take(self, data: bytes, outgoing: Outgoing | None) -> Payload | RpcError | None:
         """Handle one message of a stream; the outcome if it is the answer to `outgoing`."""
         try:
-            message = decode(data)
+            message = decode(data, mend=True)
         except RpcError as e:
             log.warning("event skipped: it is no message", extra={"reason": e.message})
-            return None
+            if outgoing is None or answered_by(data) != outgoing.id:
+                return None
+            return RpcError(INTERNAL_ERROR, f"the server's answer is no message: {e.message}")
         match message:
             case Response(id=id, result=result):
                 return result if outgoing is not None and id == outgoing.id else None

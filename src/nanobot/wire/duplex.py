@@ -21,8 +21,9 @@ class Duplex(Protocol):
 
 
 class MessageTooLong(Exception):
-    """A peer sent a message over the limit; it was skipped."""
+    """A peer sent a message over the limit; it was skipped. `ends`: a little of its start and its end."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, ends: bytes = b"") -> None:
         super().__init__(f"a message is longer than {limit} bytes")
         self.limit = limit
+        self.ends = ends

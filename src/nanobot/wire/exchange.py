@@ -12,7 +12,16 @@ import msgspec
 
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.peer import LEVELS, level_of
-from nanobot.wire.rpc import INVALID_PARAMS, Id, Notification, Payload, Request, RpcError, encode_notification
+from nanobot.wire.rpc import (
+    INVALID_PARAMS,
+    Id,
+    Notification,
+    Payload,
+    Request,
+    RpcError,
+    encode_notification,
+    is_id,
+)
 from nanobot.wire.versions import META_LOG_LEVEL
 
 log = logging.getLogger(__name__)
@@ -62,7 +71,7 @@ def cancelled_by(note: Notification | Request) -> tuple[Id, str] | None:
     except RpcError:
         return None
     id = fields.get("requestId")
-    return (id, str(fields.get("reason") or "no reason given")) if isinstance(id, int | str) else None
+    return (id, str(fields.get("reason") or "no reason given")) if is_id(id) else None
 
 
 class Exchange(ABC):
@@ -85,7 +94,7 @@ class Exchange(ABC):
         self._meta = meta
         self._least_level = least_level
         token = meta.get("progressToken") if meta else None
-        self._token: Id | None = token if isinstance(token, int | str) else None
+        self._token: Id | None = token if is_id(token) else None
         self._last_progress: float | None = None
 
     def call(self) -> Call:

@@ -78,7 +78,7 @@ def media_type(reply: HttpStream) -> str:
 async def result_in(reply: HttpStream, id: int) -> Payload:
     """The result in a JSON answer to the request `id`. Raises `RpcError`, `ConnectionLost`, `HttpError`."""
     try:
-        message = decode(await _whole(reply))
+        message = decode(await _whole(reply), mend=True)
     except RpcError as e:
         raise RpcError(INTERNAL_ERROR, f"the server's answer is no message: {e.message}") from e
     match message:
@@ -101,7 +101,7 @@ async def refusal(reply: HttpStream, sent: Mapping[str, str]) -> Exception:
             return Later(int(wait), status)
     if status >= 400 and media_type(reply) == JSON:
         with suppress(RpcError):
-            message = decode(await _whole(reply))
+            message = decode(await _whole(reply), mend=True)
             if isinstance(message, ErrorResponse):
                 return message.error
     hints = {401: ": it wants credentials", 403: ": it forbids this", 202: " to a request"}

@@ -29,6 +29,10 @@ Header = tuple[bytes, bytes]
 
 BODY_S: Final = 60.0
 """How long a body may take to arrive."""
+LINGER_S: Final = 10.0
+SILENCE_S: Final = 0.5
+"""How long a body that is too large is read on, and how long while nothing comes: clients that write
+everything before they read would see a broken connection instead of the refusal."""
 
 JSON_TYPE: Final = (b"content-type", b"application/json")
 _CLOSE: Final[Header] = (b"connection", b"close")
@@ -110,6 +114,8 @@ async def read_body(http: HttpRequest, limit: int) -> bytes:
     (408), and `Disconnected`."""
     declared = http.headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
+        if b"expect" not in http.headers:  # else it waits for our word before it sends anything
+            await _drain(http)
         raise _too_large(limit)
     event = await http.receive()
     body = _piece(event)
@@ -124,6 +130,8 @@ async def read_body(http: HttpRequest, limit: int) -> bytes:
             raise Refusal(408, RpcError(INVALID_REQUEST, "the body came too slowly"), headers=(_CLOSE,))
         body = b"".join(pieces)
     if len(body) > limit:
+        if event.get("more_body", False):
+            await _drain(http)
         raise _too_large(limit)
     return body
 
@@ -165,6 +173,14 @@ async def send_empty(send: Send, status: int, headers: tuple[Header, ...] = ()) 
     start: list[Header] = [*headers] if status == 204 else [(b"content-length", b"0"), *headers]
     await send({"type": "http.response.start", "status": status, "headers": start})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def _drain(http: HttpRequest) -> None:
+    """Read what still comes, for a while."""
+    last = anyio.current_time() + LINGER_S
+    with anyio.move_on_after(SILENCE_S) as patience:
+        while (await http.receive()).get("more_body", False):
+            patience.deadline = min(anyio.current_time() + SILENCE_S, last)
 
 
 def _piece(event: MutableMapping[str, Any]) -> bytes:

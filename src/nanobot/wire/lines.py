@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from nanobot.wire.duplex import MessageTooLong
+from nanobot.wire.mending import EDGE
 
 
 class LineSplitter:
@@ -13,14 +14,15 @@ class LineSplitter:
     CR before the LF belongs to the line end; empty lines are no lines.
     """
 
-    __slots__ = ("_dropping", "_held", "_lines", "_max_bytes", "_size")
+    __slots__ = ("_dropping", "_end", "_held", "_lines", "_max_bytes", "_size", "_start")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._held: list[bytes] = []  # pieces of a line whose end has not arrived
         self._size = 0
         self._dropping = False
-        self._lines: deque[bytes | None] = deque()  # None stands for a dropped line
+        self._start = self._end = b""  # of a line that is dropped
+        self._lines: deque[bytes | MessageTooLong] = deque()
 
     def feed(self, chunk: bytes) -> None:
         """Take in the next bytes, cut anywhere."""
@@ -40,23 +42,26 @@ class LineSplitter:
         if not self._lines:
             return None
         line = self._lines.popleft()
-        if line is None:
-            raise MessageTooLong(self._max_bytes)
+        if isinstance(line, MessageTooLong):
+            raise line
         return line
 
     def _hold(self, piece: bytes) -> None:
-        if not piece or self._dropping:
+        if not piece:
             return
+        if self._dropping:
+            self._end = (self._end + piece[-EDGE:])[-EDGE:]
+            return
+        self._held.append(piece)
         self._size += len(piece)
         if self._size > self._max_bytes:
             self._dropping = True
+            self._start, self._end = self._held[0][:EDGE], piece[-EDGE:]
             self._held.clear()
-        else:
-            self._held.append(piece)
 
     def _finish(self) -> None:
         if self._dropping:
-            self._lines.append(None)
+            self._lines.append(MessageTooLong(self._max_bytes, self._start + self._end))
         elif line := b"".join(self._held).removesuffix(b"\r"):
             self._lines.append(line)
         self._held.clear()

@@ -6,11 +6,12 @@ is held encoded, decoded or both, so a relayed message is never decoded and an i
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
 from nanobot.errors import NanobotError
+from nanobot.wire import mending
 
 Id = int | str
 
@@ -163,18 +164,21 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _id = msgspec.json.Decoder(int | str)
 
 
-def decode(data: bytes | bytearray | memoryview) -> Message:
-    """One message from its JSON text.
+def decode(data: bytes, *, mend: bool = False) -> Message:
+    """One message from its JSON text. `mend`: read text that is nearly JSON too, see `mending`.
 
     Raises `RpcError`: -32700 for text that is no JSON (or nested too deeply), -32600 for a batch, a scalar,
     or an object that is no JSON-RPC 2.0 message. An id is a string or an integer; anything else is -32600.
     """
     try:
-        envelope = _envelope.decode(data)
-    except msgspec.ValidationError as e:
-        raise RpcError(INVALID_REQUEST, f"not a JSON-RPC message: {e}") from e
-    except (msgspec.DecodeError, RecursionError) as e:
-        raise RpcError(PARSE_ERROR, f"not JSON: {e}") from e
+        envelope = _read_envelope(data)
+    except RpcError as unreadable:
+        if unreadable.rpc_code != PARSE_ERROR or len(data) > mending.MAX_BYTES:
+            raise
+        better = mending.mended(data) if mend else mending.with_whole_characters(data)
+        if better == data:
+            raise
+        envelope = _read_envelope(better)
     if envelope.jsonrpc != "2.0":
         raise RpcError(INVALID_REQUEST, 'not a JSON-RPC message: "jsonrpc" must be "2.0"')
     if envelope.method is not msgspec.UNSET:
@@ -190,6 +194,11 @@ def decode(data: bytes | bytearray | memoryview) -> Message:
         no_id = envelope.id is msgspec.UNSET or bytes(envelope.id) == b"null"
         return ErrorResponse(None if no_id else _read_id(envelope.id), error)  # pyright: ignore[reportArgumentType]
     raise RpcError(INVALID_REQUEST, "not a JSON-RPC message: no method, result or error")
+
+
+def is_id(value: object) -> TypeGuard[Id]:
+    """Whether a decoded value can name a request or a token. True equals 1, and is neither."""
+    return type(value) in (int, str)
 
 
 def encode_request(id: Id, method: str, params: Payload | None = None) -> bytes:
@@ -215,6 +224,18 @@ def encode_error(id: Id | None, error: RpcError) -> bytes:
     if error.data is not None:
         body += b',"data":' + error.data.raw
     return b'{"jsonrpc":"2.0","id":' + _encoder.encode(id) + b',"error":' + body + b"}}"
+
+
+def _read_envelope(data: bytes) -> _Envelope:
+    try:
+        envelope = _envelope.decode(data)
+        if not data.isascii():
+            data.decode()  # members that are kept undecoded were not looked at
+    except msgspec.ValidationError as e:
+        raise RpcError(INVALID_REQUEST, f"not a JSON-RPC message: {e}") from e
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
+        raise RpcError(PARSE_ERROR, f"not JSON: {e}") from e
+    return envelope
 
 
 def _read_id(raw: msgspec.Raw) -> Id:
