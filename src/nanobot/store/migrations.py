@@ -89,7 +89,24 @@ def _grants(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_threads, _grants)
+def _credentials(connection: Connection) -> None:
+    for statement in (
+        """CREATE TABLE credentials (
+            kind TEXT NOT NULL,
+            id TEXT NOT NULL,
+            owner TEXT NOT NULL DEFAULT '',
+            body BLOB NOT NULL,
+            used INTEGER NOT NULL,
+            expires INTEGER NOT NULL,
+            PRIMARY KEY (kind, id)
+        )""",
+        "CREATE INDEX credentials_by_owner ON credentials (owner)",
+        "CREATE INDEX credentials_by_end ON credentials (expires)",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials)
 """Step n (from 1) leads from schema n - 1 to n."""
 
 

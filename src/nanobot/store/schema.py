@@ -92,6 +92,20 @@ grants = Table(
 )
 """What authorization servers gave us; `sealed` is read and written by `grants.Grants` alone."""
 
+credentials = Table(
+    "credentials",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    _text("owner"),
+    Column("body", LargeBinary, nullable=False),
+    Column("used", Integer, nullable=False),
+    Column("expires", Integer, nullable=False),
+    Index("credentials_by_owner", "owner"),
+    Index("credentials_by_end", "expires"),
+)
+"""What we gave out to clients; `body` is read and written by `credentials.Credentials` alone."""
+
 leases = Table(
     "leases",
     metadata,

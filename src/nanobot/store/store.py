@@ -12,6 +12,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
+from nanobot.store.credentials import Credentials
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
 from nanobot.store.sealing import Sealer, load_sealer
@@ -27,6 +28,7 @@ class Store:
 
     threads: Threads
     grants: Grants
+    credentials: Credentials
     leases: Leases
 
 
@@ -37,13 +39,18 @@ def now() -> str:
 
 @asynccontextmanager
 async def open_store(
-    path: Path, *, clock: Callable[[], str] = now, env: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    clock: Callable[[], str] = now,
+    env: Mapping[str, str] | None = None,
+    encryption_key: str = "",
 ) -> AsyncGenerator[Store]:
     """The store in the SQLite file `path`, made or brought to the current schema first.
 
     Several processes may have one file open. Leaving finishes what is queued. Raises `StoreError` when
     the file cannot be opened, is damaged (it is then moved aside) or belongs to a newer program.
-    `env` may hold the keys for secrets (`sealing`); without, there is a key file beside the database.
+    `env` may hold the keys for secrets (`sealing`), and `encryption_key` comes before them; without, there is
+    a key file beside the database.
     """
     from nanobot.store.database import Database  # loads SQLAlchemy: 0.2 s
 
@@ -51,12 +58,13 @@ async def open_store(
 
     @cache
     def sealer() -> Sealer:
-        return load_sealer(path.parent, env or {})
+        return load_sealer(path.parent, env or {}, configured=encryption_key)
 
     try:
         yield Store(
             threads=Threads(database, clock),
             grants=Grants(database, clock, sealer),
+            credentials=Credentials(database, sealer),
             leases=Leases(database),
         )
     finally:
