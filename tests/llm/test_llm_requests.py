@@ -167,8 +167,8 @@ def test_an_unchanged_conversation_is_the_same_bytes(pair: Pair) -> None:
 def test_a_message_is_written_once(pair: Pair) -> None:
     messages = [user("hello")]
     pair.encode(request(*messages))
-    for key, form in messages[0].wire.items():
-        messages[0].wire[key] = form.replace(b"hello", b"kept!")
+    for key, form in messages[0].forms.items():
+        messages[0].forms[key] = form.replace(b"hello", b"kept!")
     assert b"kept!" in pair.encode(request(*messages))
 
 

@@ -95,4 +95,4 @@ def _changed(message: Message, items: list[Item]) -> Message:
     """`message` with `items`; the same object if they are the same, so that its encoded forms stay valid."""
     if len(items) == len(message.items) and all(a is b for a, b in zip(items, message.items, strict=True)):
         return message
-    return replace(message, items=tuple(items), wire={})
+    return replace(message, items=tuple(items), forms={})

@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"\d[\d,_]{2,}")
 
 
 def learn(learned: Adaptations, request: ModelRequest, error: ProviderError) -> str | None:
-    """What `error` taught about the model of `request`, now kept in `learned`; None if nothing new."""
+    """What `error` teaches about the model of `request`, now also in `learned`; None if nothing new."""
     if error.kind != "invalid_request" or error.status not in (400, 422):
         return None
     said = error.detail

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nanobot.llm import request as wire
+from nanobot.llm import encoding
 from nanobot.llm.anthropic_answer import KIND, AnthropicReading
 from nanobot.llm.content import (
     AudioPart,
@@ -66,13 +66,13 @@ class AnthropicMessages:
         writer = _Writer(scope, images=images)
         # Two turns stay open: the cache mark of the request before stands in the last but one.
         key = f"anthropic|{scope}|{images:d}"
-        said = wire.written(request, key, writer.message, _as_turns, open_turns=2)
+        said = encoding.written(request, key, writer.message, _as_turns, open_turns=2)
         roles, contents = _turns(said.messages, said.forms)
         options = _options(request, learned, may_think=_may_think(contents))
         system = (
             [encode({"type": "text", "text": clean(request.instructions)})] if request.instructions else []
         )
-        tools = wire.encoded_tools(request.tools, _TOOLS_KEY, _tool) if request.tools.tools else b""
+        tools = encoding.encoded_tools(request.tools, _TOOLS_KEY, _tool) if request.tools.tools else b""
         if endpoint.quirks.prompt_cache:
             size = len(tools) + sum(map(len, system)) + len(said.beginning) + sum(map(len, contents))
             if size >= _MIN_CACHED_BYTES:
@@ -84,7 +84,7 @@ class AnthropicMessages:
             lists["system"] = system
         if tools:
             lists["tools"] = [tools]
-        return wire.body(options, **lists)
+        return encoding.body(options, **lists)
 
     def read(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> AnthropicReading:
         return AnthropicReading(request, endpoint, emit)
@@ -137,13 +137,14 @@ def _version(model: str) -> Version:
 
 
 def _adapts_effort(version: Version) -> bool:
+    """Whether the model decides itself how much to think, given an effort instead of a token budget."""
     if version is None:
         return False
     family, major, minor = version
     return major >= 5 or (family == "opus" and (major, minor) >= (4, 7))
 
 
-_refuses_sampling = _adapts_effort
+_refuses_sampling = _adapts_effort  # the generation that adapts its effort takes no temperature any more
 
 
 def _default_limit(version: Version) -> int:
@@ -249,14 +250,13 @@ class _Writer:
                     blocks.append(
                         {
                             "type": "tool_use",
-                            "id": wire.call_id(item.call_id),
+                            "id": encoding.call_id(item.call_id),
                             "name": item.name,
                             "input": arguments_of(item.arguments) or {},
                         }
                     )
-                case Reasoning(_, _, ProviderData(kind, scope, data)):
-                    if kind == KIND and scope == self._scope:
-                        blocks.append(data)
+                case Reasoning(provider_data=ProviderData() as kept) if kept.is_for(KIND, self._scope):
+                    blocks.append(kept.data)
                 case _:
                     pass
         return blocks or [{"type": "text", "text": "(empty)"}]
@@ -278,7 +278,7 @@ class _Writer:
 
     def _result(self, result: ToolOutput) -> JsonObject:
         content = [_part(p) for p in parts_of(result.content, images=self._images)]
-        body: JsonObject = {"type": "tool_result", "tool_use_id": wire.call_id(result.call_id)}
+        body: JsonObject = {"type": "tool_result", "tool_use_id": encoding.call_id(result.call_id)}
         body["content"] = content or [{"type": "text", "text": "(empty)"}]
         if result.is_error:
             body["is_error"] = True

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nanobot.llm import request as wire
+from nanobot.llm import encoding
 from nanobot.llm.chat_answer import KIND, ChatReading
 from nanobot.llm.content import (
     AudioPart,
@@ -45,14 +45,14 @@ class ChatCompletions:
         scope = endpoint.scope(request.model)
         images = "images" not in learned.refused and not quirks.string_content
         writer = _Writer(scope, quirks, images=images)
-        said = wire.written(request, f"chat|{scope}|{images:d}", writer.message, _in_order)
+        said = encoding.written(request, f"chat|{scope}|{images:d}", writer.message, _in_order)
         messages = [said.beginning, *_in_order(said.messages, said.forms)]
         if request.instructions:
             messages.insert(0, encode({"role": "system", "content": clean(request.instructions)}))
         lists = {"messages": messages}
         if request.tools.tools:
-            lists["tools"] = [wire.encoded_tools(request.tools, _TOOLS_KEY, _tool)]
-        return wire.body(_options(request, quirks, learned), **lists)
+            lists["tools"] = [encoding.encoded_tools(request.tools, _TOOLS_KEY, _tool)]
+        return encoding.body(_options(request, quirks, learned), **lists)
 
     def read(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> ChatReading:
         return ChatReading(request, endpoint, emit)
@@ -61,7 +61,7 @@ class ChatCompletions:
 def _options(request: ModelRequest, quirks: Quirks, learned: Adaptations) -> JsonObject:
     refused = learned.refused
     name = request.model.rpartition("/")[2]
-    samples = not wire.is_reasoner(request.model)
+    samples = not encoding.is_reasoner(request.model)
     options: JsonObject = {"model": request.model, "stream": True}
     if "stream_options" not in refused:
         options["stream_options"] = {"include_usage": True}
@@ -93,7 +93,7 @@ def _options(request: ModelRequest, quirks: Quirks, learned: Adaptations) -> Jso
     if request.effort and "reasoning" not in refused:
         options |= _thinking(request.effort, quirks)
     if quirks.prompt_cache and request.thread:
-        options["prompt_cache_key"] = wire.opaque(request.thread)
+        options["prompt_cache_key"] = encoding.opaque(request.thread)
     return options
 
 
@@ -146,7 +146,7 @@ class _Writer:
         return _AFTER.join(written)
 
     def _assistant(self, message: Message) -> list[JsonObject]:
-        text = wire.texts(message)
+        text = encoding.texts(message)
         calls = [self._call(c) for c in message.calls]
         body: JsonObject = {"role": "assistant", "content": text if text.strip() else None}
         if calls:
@@ -156,11 +156,14 @@ class _Writer:
         if self._quirks.replay_reasoning:
             body["reasoning_content"] = ""
         for item in message.items:
-            if isinstance(item, Reasoning) and (kept := item.provider_data):
-                if kept.kind == KIND and kept.scope == self._scope:
-                    body |= kept.data
-                    if self._quirks.replay_reasoning:
-                        body["reasoning_content"] = clean("".join(item.summary))
+            if (
+                isinstance(item, Reasoning)
+                and (kept := item.provider_data)
+                and kept.is_for(KIND, self._scope)
+            ):
+                body |= kept.data
+                if self._quirks.replay_reasoning:
+                    body["reasoning_content"] = clean("".join(item.summary))
         return [body]
 
     def _call(self, call: ToolCall) -> JsonObject:
@@ -170,7 +173,7 @@ class _Writer:
             "type": "function",
             "function": {"name": call.name, "arguments": arguments},
         }
-        if (kept := call.provider_data) and kept.kind == KIND and kept.scope == self._scope:
+        if (kept := call.provider_data) and kept.is_for(KIND, self._scope):
             body |= kept.data
         return body
 
@@ -239,7 +242,7 @@ class _Writer:
 
     def _call_id(self, id: str) -> str:
         if not self._quirks.short_call_ids or (len(id) == 9 and id.isascii() and id.isalnum()):
-            return wire.call_id(id)
+            return encoding.call_id(id)
         return hashlib.sha1(clean(id).encode(), usedforsecurity=False).hexdigest()[:9]
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quirks:
-    """Departures of a provider from its dialect. All off: the dialect as its inventor documents it."""
+    """Where a provider departs from its dialect. All off: the dialect as its inventor documents it."""
 
     max_completion_tokens: bool = False
     """The output limit is called `max_completion_tokens` for every model."""

@@ -24,7 +24,7 @@ _WORTH_ANOTHER: Final = frozenset[ErrorKind](
 
 
 class Breaker:
-    """Whether a model is worth asking. Shared by all that use the model; after its rest one may try."""
+    """Whether a model is worth asking. Shared by all its users; after a pause one of them may try it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -57,7 +57,7 @@ class Breaker:
             self._open_until = self._clock() + rest
 
     def released(self) -> None:
-        """The question came to no end (it was cancelled, or it was the question that was wrong)."""
+        """The attempt says nothing about the model: it was cancelled, or the request itself was wrong."""
         self._probing = False
 
 

@@ -28,6 +28,10 @@ class ProviderData:
     scope: str
     data: Any
 
+    def is_for(self, kind: str, scope: str) -> bool:
+        """Whether it may be sent in this dialect to this scope."""
+        return self.kind == kind and self.scope == scope
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -93,14 +97,14 @@ Item = Text | Content | ToolCall | ToolOutput | Reasoning | Unknown
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a thread. `created` is RFC 3339 in UTC. `wire` caches the encoded form per dialect."""
+    """One entry of a thread. `created` is RFC 3339 in UTC. `forms` caches its encoded forms, by key."""
 
     id: str
     role: Role
     items: tuple[Item, ...]
     created: str = ""
     meta: Mapping[str, Any] | None = None
-    wire: dict[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
+    forms: dict[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
 
     @property
     def text(self) -> str:

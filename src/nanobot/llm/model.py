@@ -73,10 +73,10 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """The tools of a request, in order. `wire` caches their encoded form per dialect: reuse the object."""
+    """The tools of a request, in order. `forms` caches their encoded forms, by key: reuse the object."""
 
     tools: tuple[ToolSpec, ...] = ()
-    wire: dict[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
+    forms: dict[str, bytes] = field(default_factory=dict[str, bytes], compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

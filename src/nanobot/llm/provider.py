@@ -15,9 +15,9 @@ from nanobot import __version__
 from nanobot.http import Http, HttpError, HttpStream
 from nanobot.llm import adapt, failures
 from nanobot.llm.dialect import Dialect, Reading
+from nanobot.llm.encoding import opaque
 from nanobot.llm.endpoint import Adaptations, Endpoint
 from nanobot.llm.model import Emit, ModelRequest, ModelResponse, ProviderError
-from nanobot.llm.request import opaque
 from nanobot.sse import SseParser, SseTooLong
 
 log = logging.getLogger(__name__)

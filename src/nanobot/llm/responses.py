@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nanobot.llm import request as wire
+from nanobot.llm import encoding
 from nanobot.llm.content import (
     AudioPart,
     FilePart,
@@ -50,11 +50,11 @@ class Responses:
         images = "images" not in learned.refused
         media_results = endpoint.base_url.startswith(_OFFICIAL)
         writer = _Writer(scope, images=images, media_results=media_results)
-        said = wire.written(request, f"responses|{scope}|{images:d}", writer.message, _as_they_are)
+        said = encoding.written(request, f"responses|{scope}|{images:d}", writer.message, _as_they_are)
         lists = {"input": [said.beginning, *said.forms]}
         if request.tools.tools:
-            lists["tools"] = [wire.encoded_tools(request.tools, _TOOLS_KEY, _tool)]
-        return wire.body(_options(request, endpoint, learned), **lists)
+            lists["tools"] = [encoding.encoded_tools(request.tools, _TOOLS_KEY, _tool)]
+        return encoding.body(_options(request, endpoint, learned), **lists)
 
     def read(self, request: ModelRequest, endpoint: Endpoint, emit: Emit) -> ResponsesReading:
         return ResponsesReading(request, endpoint, emit)
@@ -65,7 +65,7 @@ def _as_they_are(_messages: Sequence[Message], forms: list[bytes]) -> list[bytes
 
 
 def _options(request: ModelRequest, endpoint: Endpoint, learned: Adaptations) -> JsonObject:
-    samples = not wire.is_reasoner(request.model)
+    samples = not encoding.is_reasoner(request.model)
     reasons = not samples and "-chat" not in request.model
     options: JsonObject = {"model": request.model, "stream": True, "store": False}
     if request.instructions:
@@ -95,7 +95,7 @@ def _options(request: ModelRequest, endpoint: Endpoint, learned: Adaptations) ->
         options["reasoning"] = reasoning
         options["include"] = ["reasoning.encrypted_content"]
     if endpoint.quirks.prompt_cache and request.thread:
-        options["prompt_cache_key"] = wire.opaque(request.thread)
+        options["prompt_cache_key"] = encoding.opaque(request.thread)
     return options
 
 
@@ -135,10 +135,8 @@ class _Writer:
                     items.append(_said(clean(text)))
                 case ToolCall():
                     items.append(self._call(item))
-                case Reasoning(_, _, ProviderData(kind, scope, data)) if (
-                    kind == KIND and scope == self._scope
-                ):
-                    items.append(data)
+                case Reasoning(provider_data=ProviderData() as kept) if kept.is_for(KIND, self._scope):
+                    items.append(kept.data)
                 case _:
                     pass
         return items or [_said("(empty)")]
@@ -146,11 +144,11 @@ class _Writer:
     def _call(self, call: ToolCall) -> JsonObject:
         body: JsonObject = {
             "type": "function_call",
-            "call_id": wire.call_id(call.call_id),
+            "call_id": encoding.call_id(call.call_id),
             "name": call.name,
             "arguments": clean(call.arguments) if arguments_of(call.arguments) else "{}",
         }
-        if (kept := call.provider_data) and kept.kind == KIND and kept.scope == self._scope:
+        if (kept := call.provider_data) and kept.is_for(KIND, self._scope):
             body["id"] = kept.data["id"]
         return body
 
@@ -166,7 +164,7 @@ class _Writer:
                     items.append(
                         {
                             "type": "function_call_output",
-                            "call_id": wire.call_id(item.call_id),
+                            "call_id": encoding.call_id(item.call_id),
                             "output": output,
                         }
                     )

@@ -17,10 +17,10 @@ STATUS_EVERY_S: Final = 30.0
 
 
 class RetryingModel:
-    """`inner`, asked up to three times more when it fails in passing.
+    """`inner`, asked up to three times more when its failure may be temporary.
 
-    What a provider says about when to come back wins over our own waits; if that is more than a minute away
-    the error goes up at once and says so. An answer of which text was shown is never asked for again.
+    When the provider says when to come back, that wins over our own waits; if it is more than a minute away,
+    the error is raised at once and says so. An answer of which text was shown is never asked for again.
     `longest_s` bounds all waits of one request together, where another model could be asked instead.
     """
 

@@ -245,7 +245,7 @@ def _own_name(model: str, known: Known) -> str:
 
 
 def _patient(chosen: Chosen, *, longest_s: float | None = None) -> Model:
-    """The model with retries, if it is one that can fail in passing: a script fails on purpose."""
+    """The model with retries, if a provider answers it: a script fails on purpose, the demo never."""
     return (
         RetryingModel(chosen.model, longest_s=longest_s)
         if isinstance(chosen.model, Provider)

@@ -1,6 +1,6 @@
-"""What all dialects do alike when they write a request: parts from caches, joined.
+"""What all dialects do alike when they encode a request: parts are taken from caches and joined.
 
-Every message keeps its encoded form in `Message.wire`, every tool set in `ToolSet.wire`. A form depends on
+Every message keeps its encoded form in `Message.forms`, every tool set in `ToolSet.forms`. A form depends on
 nothing but the message and its key, so a key names everything else it depends on.
 """
 
@@ -18,7 +18,7 @@ from nanobot.llm.model import Beginning, ModelRequest, ToolSet, ToolSpec
 
 _REASONER = re.compile(r"^(o[0-9]|gpt-([5-9]|[1-9][0-9]))")
 _CALLS = "calls"
-"""Key in `Message.wire`: the ids of the calls of a message, NUL between them."""
+"""Key in `Message.forms`: the ids of the calls of a message, NUL between them."""
 
 
 class Written(NamedTuple):
@@ -37,7 +37,7 @@ def written(
     *,
     open_turns: int = 1,
 ) -> Written:
-    """The messages of `request` in the form `key`, mended as every provider takes them.
+    """The messages of `request` in the form `key`, mended so that every provider accepts them.
 
     What precedes the newest `open_turns` inputs is settled: it is written and arranged once and kept in
     `request.beginnings`. The conversation begins and ends with a user message, and no call id occurs twice,
@@ -83,10 +83,10 @@ def _fresh_calls(messages: Sequence[Message], kept: Beginning | None) -> set[byt
     """The call ids of `messages`; None if one occurs twice, there or in the beginning."""
     found: set[bytes] = set()
     for message in messages:
-        ids = message.wire.get(_CALLS)
+        ids = message.forms.get(_CALLS)
         if ids is None:
             ids = "\0".join(clean(c.call_id) for c in message.calls).encode()
-            message.wire[_CALLS] = ids
+            message.forms[_CALLS] = ids
         if not ids:
             continue
         for id in ids.split(b"\0"):
@@ -106,19 +106,19 @@ def _encoded(messages: Sequence[Message], key: str, write: Callable[[Message], b
     """The form `key` of each message, written by `write` the first time."""
     forms: list[bytes] = []
     for message in messages:
-        form = message.wire.get(key)
+        form = message.forms.get(key)
         if form is None:
-            form = message.wire[key] = write(message)
+            form = message.forms[key] = write(message)
         forms.append(form)
     return forms
 
 
 def encoded_tools(tools: ToolSet, key: str, write: Callable[[ToolSpec], JsonObject]) -> bytes:
     """The tools as JSON objects with commas between."""
-    form = tools.wire.get(key)
+    form = tools.forms.get(key)
     if form is None:
         objects = (_extended(write(t), t.extensions) for t in tools.tools)
-        form = tools.wire[key] = b",".join(encode(o) for o in objects)
+        form = tools.forms[key] = b",".join(encode(o) for o in objects)
     return form
 
 
@@ -158,7 +158,7 @@ def opaque(text: str) -> str:
 def _ends_with_user(messages: Sequence[Message]) -> Sequence[Message]:
     if messages and messages[-1].role == "assistant":
         if len(messages) == 1:
-            return (replace(messages[0], role="user", wire={}),)
+            return (replace(messages[0], role="user", forms={}),)
         end = len(messages)
         while end and messages[end - 1].role == "assistant":
             end -= 1
@@ -189,7 +189,7 @@ def _with_unique_calls(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         items = tuple(renamed(i) for i in message.items)
         same = all(a is b for a, b in zip(items, message.items, strict=True))
-        copies.append(message if same else replace(message, items=items, wire={}))
+        copies.append(message if same else replace(message, items=items, forms={}))
     return copies
 
 
