@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ import anyio
 from nanobot.config.model import ServerSettings
 from nanobot.errors import (
     Busy,
+    LoginRequired,
     NanobotError,
     NotFound,
     UpstreamError,
@@ -21,7 +23,10 @@ from nanobot.ids import new_id
 from nanobot.wire.call import Call
 from nanobot.wire.changes import Listener, Listeners
 from nanobot.wire.exchange import Exchange
+from nanobot.wire.parking import METHODS as MAY_NEED_INPUT
+from nanobot.wire.parking import Parking, StartSoon
 from nanobot.wire.peer import MAX_SUBSCRIPTIONS, Peer
+from nanobot.wire.request_state import RequestStates
 from nanobot.wire.rpc import (
     BUSY,
     EMPTY,
@@ -57,8 +62,10 @@ Outcome = Payload | RpcError
 class Dispatcher:
     """Answers requests: by itself where the protocol is meant, through the service otherwise."""
 
-    def __init__(self, service: Service, settings: ServerSettings) -> None:
+    def __init__(self, service: Service, settings: ServerSettings, start_soon: StartSoon) -> None:
+        """`start_soon` owns calls that go on while their client fetches answers."""
         self.listeners = Listeners()
+        self._parking = Parking(service, start_soon, RequestStates(secrets.token_bytes(32)))
         self._service = service
         self._settings = settings
         self._legacy: dict[str, Callable[[Peer, Exchange], Awaitable[Payload]]] = {
@@ -102,6 +109,8 @@ class Dispatcher:
                 result = Payload.of(about)
             elif method == "subscriptions/listen":
                 result = await self._listen(exchange)
+            elif method in MAY_NEED_INPUT:
+                result = await self._parking.request(exchange)
             else:
                 result = await self._service.request(method, request.params, exchange.call())
             return stamp(
@@ -206,6 +215,9 @@ def explain(failure: Exception) -> RpcError:
     match failure:
         case RpcError():
             return failure
+        case LoginRequired():
+            data = {"server": failure.server, "authUrl": failure.auth_url or None}
+            return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))
         case UpstreamUnavailable():
             data = {"server": failure.server, "reason": failure.reason, "retryable": True}
             return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))

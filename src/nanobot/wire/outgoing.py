@@ -28,7 +28,12 @@ LONGEST_S: Final = 3600.0
 
 META_CLIENT: Final = "ai.nanobot/client"
 """Who our own client is, for servers that care; to them, the client is us."""
-QUESTIONS: Final = ("roots/list", "sampling/createMessage", "elicitation/create")
+QUESTIONS: Final[Mapping[str, str]] = {
+    "roots/list": "roots",
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+}
+"""What servers may ask, and the capability of a client that can answer."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -134,7 +139,7 @@ async def answer(question: Request, call: Call | None) -> bytes:
         return encode_response(question.id, EMPTY)
     if question.method not in QUESTIONS:
         return encode_error(question.id, RpcError(METHOD_NOT_FOUND, f"unknown method {question.method!r}"))
-    if call is not None and call.ask is not None:
+    if call is not None and call.ask is not None and QUESTIONS[question.method] in call.caller.capabilities:
         try:
             return encode_response(question.id, await call.ask(question.method, question.params))
         except RpcError as refusal:

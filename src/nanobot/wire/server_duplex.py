@@ -42,6 +42,7 @@ from nanobot.wire.rpc import (
     encode_notification,
 )
 from nanobot.wire.service import Service
+from nanobot.wire.side_tasks import SideTasks
 from nanobot.wire.versions import META_VERSION
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,8 @@ class _Connection:
     def __init__(self, duplex: Duplex, service: Service, settings: ServerSettings) -> None:
         self._duplex = duplex
         self._settings = settings
-        self._dispatcher = Dispatcher(service, settings)
+        self._side_tasks = SideTasks()
+        self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon)
         self._peer = Peer()
         self._outbox = Outbox()
         self._questions = Questions()
@@ -113,6 +115,7 @@ class _Connection:
 
     async def serve(self) -> None:
         async with task_group() as group:
+            await group.start(self._side_tasks.run)
             group.start_soon(self._write, group)
             try:
                 await self._read(group)
@@ -125,6 +128,7 @@ class _Connection:
                     await self._idle.wait()
             for exchange in self._requests.values():
                 exchange.cancel("the client closed the connection")
+            self._side_tasks.end()
             self._outbox.close()
             group.cancel_scope.deadline = anyio.current_time() + DRAIN_S  # for what is still to be written
         await self._dispatcher.forget(self._peer)

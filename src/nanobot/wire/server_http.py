@@ -109,11 +109,11 @@ class McpEndpoint:
         self._service = service
         self._settings = settings
         self._clock = clock
-        self._dispatcher = Dispatcher(service, settings)
+        self._side_tasks = SideTasks()
+        self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon)
         self._sessions = Sessions(session_settings, clock, self._session_ended)
         self._changes: dict[str, tuple[str, Payload]] = {}
         self._changed = anyio.Event()
-        self._side_tasks = SideTasks()
         self._is_open = False
         self._patience = Patience(LAZY_S)
 

@@ -1,0 +1,91 @@
+"""An MCP server made with the official SDK whose tools ask the client, each in the way of its era."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Annotated
+
+import anyio
+import mcp_types as types
+from mcp.server.elicitation import ElicitationResult
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
+from pydantic import BaseModel
+
+server = MCPServer("asking", version="1.0")
+RUNS = sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+class Name(BaseModel):
+    name: str
+
+
+async def asked_name() -> Elicit[Name]:
+    return Elicit("Who are you?", Name)
+
+
+async def asked_model() -> Sample:
+    content = types.TextContent(type="text", text="Say something.")
+    return Sample([types.SamplingMessage(role="user", content=content)], max_tokens=10)
+
+
+async def asked_roots() -> ListRoots:
+    return ListRoots()
+
+
+@server.tool()
+async def greet(answer: Annotated[ElicitationResult[Name], Resolve(asked_name)]) -> str:
+    """Asks for a name."""
+    if RUNS:
+        with open(RUNS, "a", encoding="utf-8") as file:
+            file.write("greeted\n")
+    return f"Hello {answer.data.name}" if answer.action == "accept" else f"no name: {answer.action}"
+
+
+@server.tool()
+async def think(answer: Annotated[types.CreateMessageResult, Resolve(asked_model)]) -> str:
+    """Asks the client's model."""
+    return f"It says {answer.content.text}"
+
+
+@server.tool()
+async def where(answer: Annotated[types.ListRootsResult, Resolve(asked_roots)]) -> str:
+    """Asks for the roots."""
+    return ", ".join(str(root.uri) for root in answer.roots) or "nowhere"
+
+
+@server.tool()
+async def steps(count: int, ctx: Context) -> str:
+    """Reports progress `count` times."""
+    for step in range(count):
+        await ctx.report_progress(step + 1, count, f"step {step + 1}")
+    return "done"
+
+
+@server.tool()
+async def wait_for_cancellation(path: str) -> str:
+    """Waits for ever; leaves a file at `path` when it is cancelled."""
+    with open(path + ".started", "w", encoding="utf-8"):
+        pass
+    try:
+        await anyio.sleep_forever()
+    finally:
+        with open(path, "w", encoding="utf-8"):
+            pass
+    raise AssertionError
+
+
+def main() -> None:
+    if sys.argv[1] == "stdio":
+        server.run("stdio")
+        return
+    import uvicorn
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(f"serving http://127.0.0.1:{listener.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+    uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="warning")).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()
