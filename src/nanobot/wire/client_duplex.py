@@ -24,6 +24,7 @@ from nanobot.wire.duplex import Duplex, MessageTooLong
 from nanobot.wire.inbound import Inbound
 from nanobot.wire.listening import keep_listening
 from nanobot.wire.mending import answered_by
+from nanobot.wire.notifications import cancelled
 from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
@@ -149,9 +150,7 @@ class DuplexConnection:
         finally:
             # Still in the table: nobody waits any more, be it for cancellation or for the time.
             if self._waiting.pop(outgoing.id, None) is not None and method != "initialize":
-                self._tell_soon(
-                    encode_notification("notifications/cancelled", Payload.of({"requestId": outgoing.id}))
-                )
+                self._tell_soon(cancelled(outgoing.id))
 
     async def _send(self, message: bytes) -> None:
         if self._end_reason is not None:

@@ -17,9 +17,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
-from nanobot.http import Http, HttpError, HttpStream
+from nanobot.http import HttpError, HttpStream
 from nanobot.sse import SseParser, SseTooLong
 from nanobot.wire.call import Call
+from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import (
     Connected,
     ConnectionLost,
@@ -30,6 +31,7 @@ from nanobot.wire.client import (
     envelope,
     shake_hands,
 )
+from nanobot.wire.envelope import NAMED_BY
 from nanobot.wire.http_reply import (
     EVENTS,
     JSON,
@@ -38,6 +40,7 @@ from nanobot.wire.http_reply import (
     Place,
     Refused,
     SessionGone,
+    Unauthorized,
     drain,
     media_type,
     redirected,
@@ -47,6 +50,7 @@ from nanobot.wire.http_reply import (
 from nanobot.wire.inbound import Inbound
 from nanobot.wire.listening import LASTED_S, changing_lists, growing_pauses, keep_listening
 from nanobot.wire.mending import answered_by
+from nanobot.wire.notifications import CANCELLED, cancelled
 from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.parameter_headers import ParameterHeaders, header_text
 from nanobot.wire.rpc import (
@@ -72,13 +76,10 @@ SILENCE_S: Final = 300.0
 FAREWELL_S: Final = 2.0
 TELL_S: Final = 30.0
 
-# The member of the params that modern servers see in the header Mcp-Name too.
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-
 
 @asynccontextmanager
 async def open_streamable_http(
-    http: Http, url: str, hello: Hello, heard: Heard, *, headers: Mapping[str, str]
+    http: Carrier, url: str, hello: Hello, heard: Heard, *, headers: Mapping[str, str]
 ) -> AsyncGenerator[HttpConnection]:
     """Shake hands with the server at `url` and serve requests until the block ends.
 
@@ -102,7 +103,7 @@ class HttpConnection:
 
     def __init__(
         self,
-        http: Http,
+        http: Carrier,
         url: str,
         hello: Hello,
         heard: Heard,
@@ -139,7 +140,7 @@ class HttpConnection:
             return
         try:
             await self._http.request("DELETE", self._url, headers=self._plain_headers(), timeout_s=FAREWELL_S)
-        except HttpError as e:
+        except (HttpError, ConnectionLost) as e:
             log.debug("session not ended", extra={"reason": str(e)})
 
     @property
@@ -211,6 +212,8 @@ class HttpConnection:
             headers = headers | {"MCP-Protocol-Version": version, "Mcp-Method": method}
         try:
             return await self._post(outgoing, encode_request(outgoing.id, method, params), headers)
+        except Unauthorized:
+            raise  # no other handshake would be welcome either
         except Refused as refusal:
             raise RpcError(INTERNAL_ERROR, refusal.reason) from refusal
         except Later as later:
@@ -263,10 +266,7 @@ class HttpConnection:
     def _withdraw(self, outgoing: Outgoing) -> None:
         """Tell a legacy server that nobody waits; to a modern one the closed stream has said so."""
         if self.connected.era == "legacy" and self.is_alive:
-            gone = Payload.of({"requestId": outgoing.id})
-            self._group.start_soon(
-                self._tell_quietly, encode_notification("notifications/cancelled", gone), "cancelled"
-            )
+            self._group.start_soon(self._tell_quietly, cancelled(outgoing.id), CANCELLED)
 
     def _envelope(self, call: Call) -> Mapping[str, object]:
         if self.connected.era == "legacy":
@@ -353,6 +353,8 @@ class HttpConnection:
             except HttpError as e:
                 log.debug("stream not resumed", extra={"reason": str(e)})
                 continue
+            except ConnectionLost as e:  # only the resumption was not carried out; the request was
+                raise ConnectionLost(e.reason, maybe_sent=True) from e
             if result is not None:
                 return result
         raise ConnectionLost("its stream ended before the answer", maybe_sent=True)
@@ -432,6 +434,8 @@ class HttpConnection:
             )
         except HttpError as e:
             raise self._lost(e) from e
+        if answer.status == 401:
+            raise Unauthorized(401, f"it wants credentials for {method}")
         if answer.status >= 300:
             raise Refused(answer.status, f"it answered HTTP status {answer.status} to {method}")
 
@@ -466,7 +470,7 @@ class HttpConnection:
         if self.connected.era == "legacy":
             return self._post_headers
         headers = self._post_headers | {"Mcp-Method": method}
-        if (member := _NAMED.get(method)) is not None:
+        if (member := NAMED_BY.get(method)) is not None:
             name = Payload.encoded(params.members().get(member, b'""')).value
             if isinstance(name, str):
                 headers["Mcp-Name"] = header_text(name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import anyio
 import msgspec
 
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.notifications import CANCELLED, CHANGES, LOG_MESSAGE, PROGRESS
 from nanobot.wire.peer import LEVELS, level_of
 from nanobot.wire.rpc import (
     INVALID_PARAMS,
@@ -22,23 +23,9 @@ from nanobot.wire.rpc import (
     encode_notification,
     is_id,
 )
-from nanobot.wire.versions import META_LOG_LEVEL
+from nanobot.wire.versions import META_LOG_LEVEL, META_PREFIX
 
 log = logging.getLogger(__name__)
-
-PROGRESS: Final = "notifications/progress"
-LOG: Final = "notifications/message"
-RESERVED: Final = "io.modelcontextprotocol/"
-
-CHANGES: Final = frozenset(
-    {
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    }
-)
-"""News that belongs to no request. The modern era carries it on `subscriptions/listen` streams only."""
 
 Meta = Mapping[str, Any]
 
@@ -64,7 +51,7 @@ def read_meta(params: Payload) -> Meta:
 
 def cancelled_by(note: Notification | Request) -> tuple[Id, str] | None:
     """Which request a notification calls off, and why; None if it does no such thing."""
-    if note.method != "notifications/cancelled":
+    if note.method != CANCELLED:
         return None
     try:
         fields = note.params.object()
@@ -101,7 +88,7 @@ class Exchange(ABC):
         """The company of the request on its way to whoever answers it."""
         meta = self._meta
         if meta:
-            meta = {k: v for k, v in meta.items() if not k.startswith(RESERVED)}
+            meta = {k: v for k, v in meta.items() if not k.startswith(META_PREFIX)}
         return Call(
             caller=self.caller,
             wants_progress=self._token is not None,
@@ -117,13 +104,13 @@ class Exchange(ABC):
                 if self._token is not None:
                     news = encode_notification(PROGRESS, self._rising(params))
                     self.send(news, f"{PROGRESS} {self._token!r}")
-            elif method == LOG:
+            elif method == LOG_MESSAGE:
                 if self._is_loud(params.object().get("level")):
-                    self.send(encode_notification(LOG, params))
+                    self.send(encode_notification(LOG_MESSAGE, params))
             elif method not in CHANGES or self.caller.era == "legacy":
                 self.send(encode_notification(method, params))
-        except (RpcError, TypeError) as senseless:
-            log.debug("%s was dropped: %s", method, senseless)
+        except (RpcError, TypeError) as malformed:
+            log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
 
     def cancel(self, reason: str) -> None:
         self.reason = reason
