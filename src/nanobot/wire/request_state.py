@@ -54,7 +54,10 @@ class RequestStates:
         """Kind and text as they were sealed. Raises `RpcError` (-32602), always with the same words."""
         try:
             body, mark = (urlsafe_b64decode(part) for part in str(sealed).split("."))
-            if hmac.compare_digest(mark, self._mark(body, binding)):
+            is_canonical = (
+                f"{_encode(body)}.{_encode(mark)}" == sealed
+            )  # base64 can spell bytes in several ways
+            if is_canonical and hmac.compare_digest(mark, self._mark(body, binding)):
                 state = msgspec.json.decode(body, type=_Sealed)
                 if state.expires > self._now():
                     return state.kind, state.text
