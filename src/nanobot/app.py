@@ -22,6 +22,7 @@ from nanobot.builtin.system import system_server
 from nanobot.config.home import database_in
 from nanobot.config.model import Config
 from nanobot.http import Http, open_http
+from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
 from nanobot.llm.router import Models
@@ -75,11 +76,14 @@ async def open_app(
         }
         system = system_server(home=config.home, sandbox=find_sandbox(), env=config.env)
         agents = agent_server(config)
-        hub = Hub(config, {**upstreams, system.name: system, agents.name: agents, **extra})
+        hooks = Hooks(config, http)
+        sources = {**upstreams, system.name: system, agents.name: agents, **extra}
+        hub = Hub(config, hooks.around(sources))
+        hooks.connect(hub)
         limit = turn_limit(config.env)
         engine = Engine(config, threads=store.threads, models=models, hub=hub, max_turns=limit)
         agents.connect(AgentChats(engine, config.agents))
-        async with _running(*upstreams.values()), _running(hub), _running(engine):
+        async with _running(*upstreams.values()), _running(hub, hooks), _running(engine):
             yield App(
                 config=config,
                 http=http,

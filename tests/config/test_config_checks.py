@@ -81,7 +81,7 @@ def test_misspelt_keys(folder: Folder, document: str, finding: str) -> None:
     assert folder.findings("./x.yaml") == [f"./x.yaml:{finding}"]
 
 
-@pytest.mark.parametrize("key", ["hooks", "auth", "mcpRegistries"])
+@pytest.mark.parametrize("key", ["flow", "auth", "mcpRegistries"])
 def test_keys_that_nothing_carries_out_are_unknown(folder: Folder, key: str) -> None:
     folder.write("x.yaml", f"{key}: {{}}")
     assert folder.codes("./x.yaml") == ["unknown-key"]

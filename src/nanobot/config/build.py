@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from nanobot.config import builtin
 from nanobot.config.build_agent import build_agent
+from nanobot.config.build_hooks import build_hooks
 from nanobot.config.build_server import build_server, builtin_server
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.fields import read_fields
@@ -18,6 +19,8 @@ from nanobot.config.model import (
     NOWHERE,
     Agent,
     EnvVar,
+    HookMapping,
+    HookSettings,
     LlmProvider,
     McpServer,
     Origin,
@@ -48,6 +51,8 @@ class Built:
     env_vars: Mapping[str, EnvVar]
     server: ServerSettings
     sessions: SessionSettings
+    hooks: tuple[HookMapping, ...]
+    hook_settings: HookSettings
 
 
 def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent: str | None) -> Built:
@@ -70,11 +75,11 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
     document = _in_order(document)
     servers = {name: builtin_server(name) for name in sorted(builtin.SERVERS)}
     for name, server in view.under("mcpServers").each():
-        if (built := build_server(name, server, composed.folders)) is not None:
+        if (built := build_server(name, server, composed.folders, known)) is not None:
             servers[name] = built
     return Built(
         document=document,
-        agents=_each(view, "agents", lambda id_, view: build_agent(id_, view, known)),
+        agents=_each(view, "agents", lambda id_, view: build_agent(id_, view, known, composed.folders)),
         mcp_servers=MappingProxyType(servers),
         llm_providers=_each(view, "llmProviders", _provider),
         prompts=_each(view, "prompts", _prompt),
@@ -82,6 +87,8 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
         env_vars=_each(view, "env", _env_var),
         server=_server_settings(view.under("server")),
         sessions=_session_settings(view.under("sessions")),
+        hooks=build_hooks("session", view, composed.folders, known),
+        hook_settings=_hook_settings(view.under("hookSettings")),
     )
 
 
@@ -270,3 +277,7 @@ def _session_settings(view: View) -> SessionSettings:
         idle_timeout_s=float(view.value("idleTimeout", default.idle_timeout_s)),
         max_live=view.value("maxLive", default.max_live),
     )
+
+
+def _hook_settings(view: View) -> HookSettings:
+    return HookSettings(secret=view.text("secret"), env=view.value("env", {}))

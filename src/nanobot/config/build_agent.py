@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from nanobot.config import builtin
+from nanobot.config.build_hooks import build_hooks
 from nanobot.config.fields import object_schema
 from nanobot.config.json_schema import check_schema
 from nanobot.config.keys import MODES
@@ -15,7 +18,8 @@ from nanobot.config.view import View
 _ALWAYS = ("auto", "none", "required")
 
 
-def build_agent(id_: str, agent: View, known: Known) -> Agent:
+def build_agent(id_: str, agent: View, known: Known, folders: Mapping[str, Path]) -> Agent:
+    """`folders`: directory of each document by its label, for paths in `hooks`."""
     tools = tuple(
         tool
         for name, at, place in agent.items("tools")
@@ -56,6 +60,7 @@ def build_agent(id_: str, agent: View, known: Known) -> Agent:
         mime_types=agent.names("mimeTypes"),
         mode=_mode(id_, agent),
         default=agent.value("default", False),
+        hooks=build_hooks("agent", agent, folders, known),
         origin=agent.at,
     )
     _check_tool_choice(built, agent)

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nanobot.config import builtin
+from nanobot.config.build_hooks import build_hooks
 from nanobot.config.json_schema import check_schema
 from nanobot.config.model import McpServer, ToolOverride
+from nanobot.config.references import Known
 from nanobot.config.view import View
 
 
-def build_server(name: str, server: View, folders: Mapping[str, Path]) -> McpServer | None:
+def build_server(name: str, server: View, folders: Mapping[str, Path], known: Known) -> McpServer | None:
     """The server, None after reporting that its name belongs to the program.
 
     `folders`: directory of each document by its label. The document that says `cwd`, else the one that
@@ -39,6 +41,7 @@ def build_server(name: str, server: View, folders: Mapping[str, Path]) -> McpSer
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,
         tool_overrides=_overrides(server),
         tool_prefix=server.text("toolPrefix"),
+        hooks=build_hooks("server", server, folders, known),
         timeout_ms=server.value("timeoutMs", 30_000),
         tool_timeout_s=float(server.value("toolTimeout", 300.0)),
         base_dir=folders.get((server.origin("cwd") if server.has("cwd") else server.at).source, Path()),

@@ -72,6 +72,8 @@ HELP: dict[str, str] = {
     "agents.*.mimeTypes": "Kinds of attachments it takes.",
     "agents.*.mode": "`subagent`: only for other agents. Else people can talk to it.",
     "agents.*.default": "Make it the default agent.",
+    "agents.*.hooks": "What runs at `config`, `request` and `response` of its turns; see "
+    "[hooks](../hooks.md).",
     "agents.*.flows": "No longer exists; ignored with a warning.",
     "prompts": "Prompts written here, by name.",
     "prompts.*.description": "What the prompt is for.",
@@ -96,6 +98,8 @@ HELP: dict[str, str] = {
     "mcpServers.*.toolOverrides.*.description": "New description.",
     "mcpServers.*.toolOverrides.*.inputSchema": "New schema of the arguments.",
     "mcpServers.*.toolPrefix": "Put before the name of every tool.",
+    "mcpServers.*.hooks": "What runs for its messages, by method: `tools/call?direction=request`; see "
+    "[hooks](../hooks.md).",
     "mcpServers.*.timeoutMs": "Time to start and connect (default 30000; 0: no limit).",
     "mcpServers.*.toolTimeout": "Time for one call (default 300 s); progress starts it anew.",
     "llmProviders": "Model providers, by name. `openai` and `anthropic` need no entry.",
@@ -113,4 +117,8 @@ HELP: dict[str, str] = {
     "sessions": "Sessions of MCP clients.",
     "sessions.idleTimeout": "Silence after which a session ends (default 15 min).",
     "sessions.maxLive": "Sessions at once (default 10000).",
+    "hooks": "What runs at `session`, the handshake of an MCP client; see [hooks](../hooks.md).",
+    "hookSettings": "What all hooks share.",
+    "hookSettings.secret": "Key of the signature that web hooks carry. `${NAME}` is replaced.",
+    "hookSettings.env": "What scripts find in `process.env`, and nothing else. `${NAME}` is replaced.",
 }

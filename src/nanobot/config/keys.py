@@ -69,6 +69,9 @@ def check_permission(name: str, at: Origin, place: Place) -> None:
 _TEXTS = MapOf(Text())
 _LIST_OF_ONE = Names(split=False)
 
+HOOKS = MapOf(Names(split=False))
+"""`event[?name=value&…]` → targets. Both are taken apart in `build_hooks`."""
+
 FIELD: Shape = Later(lambda: _FIELD)
 _FIELD = Table({"description": Text(), "required": Flag(), "fields": MapOf(FIELD)}, short="description")
 
@@ -126,6 +129,7 @@ AGENT = Table(
         "mimeTypes": Names(),
         "mode": Text(),  # its words are checked with the agent, where the message can name it
         "default": Flag(),
+        "hooks": HOOKS,
         "flows": Ignored("`flows` no longer exists and has no effect."),
     }
 )
@@ -147,6 +151,7 @@ MCP_SERVER = Table(
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),
         "toolPrefix": Text(),
+        "hooks": HOOKS,
         "timeoutMs": Number(0, 24 * 3600 * 1000, whole=True),
         "toolTimeout": Duration(0.001),
     }
@@ -196,6 +201,8 @@ SERVER = Table(
 
 SESSIONS = Table({"idleTimeout": Duration(10), "maxLive": Number(1, 1_000_000, whole=True)})
 
+HOOK_SETTINGS = Table({"secret": Text(), "env": _TEXTS})
+
 _SECTIONS: dict[str, Shape] = {
     "env": MapOf(ENV_VARIABLE),
     "publish": PUBLISH,
@@ -205,6 +212,8 @@ _SECTIONS: dict[str, Shape] = {
     "llmProviders": MapOf(LLM_PROVIDER),
     "server": SERVER,
     "sessions": SESSIONS,
+    "hooks": HOOKS,
+    "hookSettings": HOOK_SETTINGS,
 }
 
 DOCUMENT = Table(

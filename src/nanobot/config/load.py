@@ -105,6 +105,8 @@ def examine(selection: Selection) -> Examined:
         env_vars=built.env_vars,
         server=built.server,
         sessions=built.sessions,
+        hooks=built.hooks,
+        hook_settings=built.hook_settings,
         default_model=_model(selection.default_model, "NANOBOT_DEFAULT_MODEL", env),
         default_mini_model=_model(selection.default_mini_model, "NANOBOT_DEFAULT_MINI_MODEL", env),
         env=MappingProxyType(env | dict(resolved.values)),

@@ -53,6 +53,41 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HookTarget:
+    """What runs when something happens: a tool, a web address, or a function in a file.
+
+    Exactly one of `tool`, `url` and `path` is set. `text` is the target as written, prefixes included;
+    `export` names the function ("": the default export of a script).
+    """
+
+    text: str
+    tool: Reference | None = None
+    url: str = ""
+    path: Path | None = None
+    export: str = ""
+    may_mutate: bool = True
+    is_optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookMapping:
+    """One key of a `hooks` section, `event[?name=value&…]`, and what runs for it, in order."""
+
+    key: str
+    event: str
+    params: Mapping[str, str] = field(default_factory=dict[str, str])
+    targets: tuple[HookTarget, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSettings:
+    """Section `hookSettings`. Values may hold `${NAME}`."""
+
+    secret: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptRef:
     """Instructions that are fetched from a prompt: of `server`, or inline when `server` is empty."""
 
@@ -115,6 +150,7 @@ class Agent:
     mime_types: tuple[str, ...] = ()
     mode: Mode | None = None
     default: bool = False
+    hooks: tuple[HookMapping, ...] = ()
     origin: Origin = NOWHERE
 
     @property
@@ -155,6 +191,7 @@ class McpServer:
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     tool_prefix: str = ""
+    hooks: tuple[HookMapping, ...] = ()
     timeout_ms: int = 30_000
     tool_timeout_s: float = 300.0
     builtin: bool = False
@@ -264,6 +301,8 @@ class Config:
     env_vars: Mapping[str, EnvVar] = field(default_factory=dict[str, EnvVar])
     server: ServerSettings = field(default_factory=ServerSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
+    hooks: tuple[HookMapping, ...] = ()
+    hook_settings: HookSettings = field(default_factory=HookSettings)
     default_model: str = ""
     default_mini_model: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -43,6 +43,8 @@ def _section(key: str, value: Any) -> Any:
             return {name: _server(one) for name, one in section.items()}
         case "llmProviders":
             return {name: _provider(one) for name, one in section.items()}
+        case "hookSettings":
+            return _hook_settings(section)
         case "profiles":
             return {name: redact(one) for name, one in section.items()}
         case _:
@@ -63,6 +65,13 @@ def _server(server: Any) -> Any:
             shown[key] = {name: _masked(value) for name, value in server[key].items()}
     if isinstance(shown.get("args"), list):
         shown["args"] = _arguments(server["args"])
+    return shown
+
+
+def _hook_settings(settings: Any) -> Any:
+    shown = _anything(settings)
+    if isinstance(shown.get("env"), dict):
+        shown["env"] = {name: _masked(value) for name, value in settings["env"].items()}
     return shown
 
 

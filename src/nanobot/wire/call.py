@@ -54,3 +54,5 @@ class Call:
     """Working folder of that thread; file tools resolve relative paths against it."""
     agents: tuple[str, ...] = ()
     """Ids of the agents that wait for this call, the outermost first: delegation is bounded by them."""
+    hooks: tuple[str, ...] = ()
+    """The hooks on whose behalf this call is made, the outermost first: none of them runs for it."""

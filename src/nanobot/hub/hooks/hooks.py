@@ -1,0 +1,99 @@
+"""All hooks of one configuration: every target opened once, and put where its owner's events pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import TaskStatus
+
+from nanobot.config.expand import expand
+from nanobot.config.model import Config, HookMapping, HookTarget
+from nanobot.http import Http
+from nanobot.hub.hooks.events import EventHooks
+from nanobot.hub.hooks.hook import Hook
+from nanobot.hub.hooks.matching import Matching
+from nanobot.hub.hooks.messages import MessageHooks
+from nanobot.hub.hooks.python import PythonFile, PythonHook
+from nanobot.hub.hooks.record import Audit, log_record
+from nanobot.hub.hooks.script import ScriptFile, ScriptHook
+from nanobot.hub.hooks.source import hooked
+from nanobot.hub.hooks.tool import ToolHook
+from nanobot.hub.hooks.webhook import WebHook
+from nanobot.wire.source import Source
+
+if TYPE_CHECKING:
+    from nanobot.hub.hub import Hub
+
+
+class Hooks:
+    """Tools can be called once `connect` was told the hub, which is made after this.
+
+    Raises `ConfigError` where `hookSettings.secret` refers to a variable that is not set.
+    """
+
+    def __init__(self, config: Config, http: Http, *, audit: Audit = log_record) -> None:
+        self._config = config
+        self._http = http
+        self._audit = audit
+        self._hub: Hub | None = None
+        self._python: dict[Path, PythonFile] = {}
+        self._scripts: dict[Path, ScriptFile] = {}
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the threads of scripts until cancelled."""
+        task_status.started()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            for script in self._scripts.values():
+                script.close()
+
+    def connect(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def around(self, sources: Mapping[str, Source]) -> dict[str, Source]:
+        """`sources`, those with hooks behind them; the others are the same objects."""
+        return {name: self._around(name, source) for name, source in sources.items()}
+
+    def agent(self, id: str, mappings: Sequence[HookMapping]) -> EventHooks | None:
+        """The hooks of an agent, None if it has none."""
+        return EventHooks(self._matching(f"agent:{id}", mappings), self._audit) if mappings else None
+
+    def session(self) -> EventHooks | None:
+        """The hooks of the handshake with a client, None if there are none."""
+        mappings = self._config.hooks
+        return EventHooks(self._matching("", mappings), self._audit) if mappings else None
+
+    def _around(self, name: str, source: Source) -> Source:
+        server = self._config.mcp_servers.get(name)
+        if server is None or not server.hooks:
+            return source
+        return hooked(source, MessageHooks(name, self._matching(name, server.hooks), self._audit))
+
+    def _matching(self, owner: str, mappings: Sequence[HookMapping]) -> Matching:
+        return Matching(owner, mappings, self._open)
+
+    def _open(self, target: HookTarget) -> Hook:
+        """Nothing is read or started before the hook runs for the first time."""
+        if target.tool is not None:
+            return ToolHook(target.tool, self._connected)
+        if target.url:
+            secret = expand(self._config.hook_settings.secret, self._config.env)
+            return WebHook(target.url, self._http, secret=secret)
+        path = target.path
+        assert path is not None
+        if path.suffix == ".py":
+            return PythonHook(self._python.setdefault(path, PythonFile(path)), target.export)
+        script = self._scripts.setdefault(path, ScriptFile(path, path.parent, self._script_env))
+        return ScriptHook(script, target.export)
+
+    def _connected(self) -> Hub:
+        assert self._hub is not None
+        return self._hub
+
+    def _script_env(self) -> Mapping[str, str]:
+        configured = self._config.hook_settings.env
+        return {name: expand(value, self._config.env) for name, value in configured.items()}
