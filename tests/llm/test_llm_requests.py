@@ -45,6 +45,13 @@ CONVERSATION = (
 )
 
 
+@each_dialect
+def test_arguments_too_deep_to_decode_do_not_stop_the_conversation(pair: Pair) -> None:
+    deep = '{"a": ' + "[" * 5000 + "]" * 5000 + "}"
+    body = sent(pair, user("x"), assistant(call("c", "divide", deep)), user(result("c", "refused")))
+    assert "[[[" not in json.dumps(body)
+
+
 def test_a_conversation_as_chat_messages() -> None:
     body = sent(CHAT, *CONVERSATION, instructions="Be kind.", tools=TOOLS, tool_choice="required")
 

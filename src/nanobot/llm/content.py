@@ -112,7 +112,7 @@ def arguments_of(text: str) -> JsonObject | None:
         return {}
     try:
         value = msgspec.json.decode(clean(text))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
