@@ -213,3 +213,9 @@ def test_a_path_pattern_that_is_none_is_refused(pattern: str, complaint: str) ->
 )
 def test_no_path_pattern_can_be_made_to_take_forever(pattern: str, path: str) -> None:
     assert path_pattern(pattern).fullmatch(path) is None  # tried one after the other: 10^60 ways
+
+
+@pytest.mark.parametrize("tool", ["glob", "grep"])
+async def test_a_pipe_is_refused_and_not_waited_for(world: World, tool: str) -> None:
+    os.mkfifo(world.folder / "pipe")
+    assert "not a regular file" in await world.fail(tool, pattern="x", path="pipe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -56,8 +57,11 @@ class Line:
 def scope_of(workspace: Workspace, path: str, *, hidden: bool) -> Scope | None:
     """The scope below `path`; None if nothing is there. Raises `ToolFailed` if it leads outside."""
     with workspace.place(path) as place:
-        if place.stat() is None:
+        found = place.stat()
+        if found is None:
             return None
+        if not stat.S_ISDIR(found.st_mode):
+            place.mark()  # refuses what would make us wait, such as a pipe
         inside = place.path.is_relative_to(workspace.folder.path)
         root = workspace.folder.path if inside else workspace.own.path
         closed = (path for path in workspace.folder.hidden if path != root and path.is_relative_to(root))
