@@ -21,6 +21,7 @@ from nanobot.builtin.agents import agent_server
 from nanobot.builtin.system import system_server
 from nanobot.config.home import database_in
 from nanobot.config.model import Config
+from nanobot.errors import StoreError
 from nanobot.http import Http, open_http
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
@@ -59,12 +60,15 @@ async def open_app(
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
-    Raises `StoreError` for a database that cannot be opened; then nothing was started. Leaving stops turns
-    first, then servers, then the store.
+    Raises `StoreError` for a home that cannot be made or a database that cannot be opened; then nothing was
+    started. Leaving stops turns first, then servers, then the store.
     `own_port` is where we will listen ourselves, so that we are not taken for a local model server.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
-    config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as e:
+        raise StoreError(f"The directory for our data, '{config.home}', cannot be made: {e.strerror}.") from e
     extra = dict(extra_sources or {})
     async with open_http() as http, open_store(database_in(config.home)) as store:
         models = Models(config, http)

@@ -127,6 +127,7 @@ def test_values_of_the_wrong_kind(folder: Folder, document: str, finding: str) -
         ("agents: {a: {agents: [nanobot:x]}}", "1:23: error[bad-reference] agents.a.agents[0]: 'nanobot:x' must be an agent id alone, without tool or alias."),
         ("agents: {a: {agents: [s]}}\nmcpServers: {s: {command: x}}", "1:23: error[unknown-agent] agents.a.agents[0]: 's' is an MCP server, not an agent."),
         ("agents: {a: {tools: ['s/']}}\nmcpServers: {s: {command: x}}", "1:22: error[bad-reference] agents.a.tools[0]: 's/' is not of the form server[/tool][:alias]."),
+        ("agents: {a: {}}\npublish: {tools: [a/y]}", "2:19: error[unknown-server] publish.tools[0]: 'a/y' refers to 'a', which does not exist. (define it under mcpServers)"),
         ("publish: {tools: [x/y]}", "1:19: error[unknown-server] publish.tools[0]: 'x/y' refers to 'x', which does not exist. (define it under mcpServers)"),
         ("publish: {entrypoint: x}", "1:23: error[unknown-agent] publish.entrypoint[0]: There is no agent 'x'. (known agents: nanobot)"),
         ("agents: {a: {mode: boss}}", "1:20: error[bad-mode] agents.a.mode: The agent 'a' has an unknown mode, 'boss'; known: chat, primary, all, subagent."),

@@ -103,7 +103,7 @@ def _parse(text: str, at: Origin, place: Place) -> Reference | None:
 
 
 def _suggest(name: str, known: Iterable[str], section: str) -> str:
-    known = sorted(known)
+    known = sorted(one for one in known if one != name)
     if near := nearest(name, {one: one for one in known}):
         return f"did you mean {near!r}?"
     return f"known {section}: {', '.join(known[:20])}" if section and known else ""

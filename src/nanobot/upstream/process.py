@@ -87,6 +87,7 @@ async def open_process(command: Command, *, max_message_bytes: int = MAX_MESSAGE
                         ours = -1
                         if not await _gone(process, KILL_S):
                             _kill(process)
+                    await child.discard_output()
                 group.cancel_scope.cancel()
     finally:
         if ours >= 0:
@@ -140,6 +141,12 @@ class Child:
     async def aclose(self) -> None:
         """Close the server's stdin, which asks it to leave."""
         self._stdin.close()
+
+    async def discard_output(self) -> None:
+        """Read a server that is gone to its end: a pipe that still holds something is not closed."""
+        with anyio.move_on_after(EXIT_S):
+            while await self._stdout.read(CHUNK):
+                pass
 
     async def explain(self) -> str:
         """Why the server is gone: its exit status and what it said last, without secrets."""
