@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from tests.peers.programs import QUICKSTART, nanobot
+from tests.peers.programs import QUICKSTART, clean_env, nanobot
 
 DEMO = ("-c", str(QUICKSTART), "--default-model", "demo")
 
@@ -50,6 +52,28 @@ def test_sessions_are_renamed_and_deleted(tmp_path: Path) -> None:
     assert "There is no conversation 'cli:direct'" in gone.stderr
 
 
+def test_a_listed_conversation_is_one_line(tmp_path: Path) -> None:
+    nanobot("chat", *DEMO, "-m", "hello", home=tmp_path)
+    nanobot("sessions", "rename", "cli:direct", "a\n\x1b[31mb\x07", *DEMO, home=tmp_path)
+    listed = nanobot("sessions", "list", *DEMO, home=tmp_path).stdout
+    assert listed.endswith("  a \\x1b[31mb\\x07\n")
+    assert listed.count("\n") == 1
+
+
+def test_a_home_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "nanobot").write_text("a file")
+    ran = nanobot("chat", *DEMO, "-m", "hello", home=tmp_path)
+    assert ran.returncode == 1
+    assert "nanobot', cannot be made: File exists." in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_closed_standard_input_is_no_message(tmp_path: Path) -> None:
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-m", "nanobot", "chat", *DEMO]
+    ran = subprocess.run(closed, env=clean_env(tmp_path), capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (2, "nanobot: The message is empty.\n")
+
+
 @pytest.mark.parametrize(
     "words",
     [('{"name": "welcome"}',), ("--name=welcome",), ("--name", "welcome")],
@@ -84,6 +108,7 @@ def test_an_agent_is_called_with_words(tmp_path: Path) -> None:
         (("read_note", "{"), 2, "neither a JSON object nor"),
         (("read_note", "--name"), 2, "--name needs a value"),
         (("-f", "nowhere.json", "read_note"), 2, "'nowhere.json' cannot be read: No such file or directory"),
+        (("read_note", "--name=\udcff"), 2, "not valid UTF-8"),
     ],
 )
 def test_a_call_that_cannot_be_made_says_why(
@@ -104,6 +129,15 @@ def test_targets_lists_agents_and_tools_and_a_dead_server_hides_nothing(tmp_path
     assert "notes/read_note" in ran.stdout
     assert "nanobot.system/read" in ran.stdout
     assert "dead:" in ran.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the Unix program `yes`")
+def test_a_server_that_floods_its_output_ends_without_a_trace(tmp_path: Path) -> None:
+    config = tmp_path / "nanobot.yaml"
+    config.write_text("mcpServers: {loud: {command: 'yes', timeoutMs: 500}}")
+    ran = nanobot("targets", "-c", str(config), home=tmp_path)
+    assert "loud: MCP server 'loud' is not available: it did not answer within 0.5 s" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_a_misspelt_key_is_status_2_with_place_and_suggestion(tmp_path: Path) -> None:
@@ -159,6 +193,10 @@ def test_the_terminal_agent_works_in_the_current_directory(tmp_path: Path) -> No
         (("run", "-a", "localhost"), "no address to listen on"),
         (("run", "-a", "0.0.0.0:0"), "0.0.0.0"),
         (("chat", "-c", "missing.yaml", "-m", "x"), "missing.yaml"),
+        (("chat", "-s", "\udcff", "-m", "x"), "not valid UTF-8"),
+        (("sessions", "show", "\udcff"), "not valid UTF-8"),
+        (("sessions", "rename", "x", "\udcff"), "not valid UTF-8"),
+        (("sessions", "list", "-n", str(2**70)), "not in the range"),
     ],
 )
 def test_usage_errors_are_status_2_and_name_what_is_wrong(

@@ -94,8 +94,12 @@ async def _call_tool(app: App, target: str, inputs: tuple[str, ...]) -> dict[str
     from nanobot.wire.rpc import Payload
 
     tool = await _find_tool(app, target)
-    arguments = read_arguments(inputs, tool.definition.object().get("inputSchema") or {})
-    return (await app.hub.call(tool, Payload.of(arguments), Call())).object()
+    arguments = Payload.of(read_arguments(inputs, tool.definition.object().get("inputSchema") or {}))
+    try:
+        arguments.raw  # noqa: B018
+    except UnicodeEncodeError as e:
+        raise UsageError("The arguments are not valid UTF-8.") from e
+    return (await app.hub.call(tool, arguments, Call())).object()
 
 
 async def _find_tool(app: App, target: str) -> Published:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nanobot.cli.main import EXIT_FAILURE, EXIT_INTERRUPTED
-from nanobot.cli.options import ConfigChoice, config_options
+from nanobot.cli.options import ConfigChoice, config_options, text
 from nanobot.errors import NanobotError, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ SECOND_CTRL_C_S = 2.0
 @click.option(
     "-m", "--message", metavar="TEXT", help="Send TEXT, print the answer and exit (`-`: from stdin)."
 )
-@click.option("-s", "--session", metavar="ID", help=f"Conversation by id or key (default {DEFAULT_KEY}).")
+@click.option(
+    "-s", "--session", metavar="ID", type=text, help=f"Conversation by id or key (default {DEFAULT_KEY})."
+)
 @click.option("--new", is_flag=True, help="Start a fresh conversation.")
 @click.option("--continue", "resume", is_flag=True, help="Go on with the most recent conversation.")
 @click.option("--no-markdown", is_flag=True, help="Print answers as they are.")
@@ -52,8 +54,8 @@ def command(
 
     if sum((new, resume, session is not None)) > 1:
         raise UsageError("Use only one of --session, --new and --continue.")
-    if message == "-" or (message is None and not sys.stdin.isatty()):
-        message = sys.stdin.read()
+    if message == "-" or (message is None and not (sys.stdin and sys.stdin.isatty())):
+        message = sys.stdin.read() if sys.stdin else ""  # None: it was closed
     if message is not None and not message.strip():
         raise UsageError("The message is empty.")
     return anyio.run(_chat, choice.load(), message, session, new, resume, not no_markdown)

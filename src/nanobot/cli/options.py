@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from nanobot.config.model import Config
 
 
+def text(value: str) -> str:
+    """A parameter type: text that can be stored. What Python could not read as UTF-8 is refused."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{value!r} is not valid UTF-8.") from None
+    return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChoice:
     """What the command line says about the configuration."""

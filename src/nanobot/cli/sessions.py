@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nanobot.cli.options import ConfigChoice, config_options
+from nanobot.cli.options import ConfigChoice, config_options, text
 from nanobot.errors import NotFound
 
 if TYPE_CHECKING:
@@ -39,18 +39,24 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("-n", "--limit", default=50, show_default=True, help="How many, newest first.")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1, 1_000_000), default=50, show_default=True,
+    help="How many, newest first.",
+)  # fmt: skip
 @config_options
 @_asynchronous
 async def list_(choice: ConfigChoice, limit: int) -> None:
     """List conversations, newest first."""
+    from nanobot.cli.text import one_line
+
     async with _threads(choice.load()) as threads:
         for row in await threads.recent(limit=limit):
-            click.echo(f"{row.id}  {row.updated[:16]:16}  {row.key or '-':24}  {row.agent:16}  {row.title}")
+            key, title = one_line(row.key or "-"), one_line(row.title)
+            click.echo(f"{row.id}  {row.updated[:16]:16}  {key:24}  {row.agent:16}  {title}")
 
 
 @command.command("show")
-@click.argument("id")
+@click.argument("id", type=text)
 @config_options
 @_asynchronous
 async def show(choice: ConfigChoice, id: str) -> None:
@@ -65,8 +71,8 @@ async def show(choice: ConfigChoice, id: str) -> None:
 
 
 @command.command("rename")
-@click.argument("id")
-@click.argument("title")
+@click.argument("id", type=text)
+@click.argument("title", type=text)
 @config_options
 @_asynchronous
 async def rename(choice: ConfigChoice, id: str, title: str) -> None:
@@ -76,7 +82,7 @@ async def rename(choice: ConfigChoice, id: str, title: str) -> None:
 
 
 @command.command("delete")
-@click.argument("id")
+@click.argument("id", type=text)
 @config_options
 @_asynchronous
 async def delete(choice: ConfigChoice, id: str) -> None:

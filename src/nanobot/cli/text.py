@@ -16,9 +16,14 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda m: f"\\x{ord(m[0]):02x}" if ord(m[0]) < 256 else f"\\u{ord(m[0]):04x}", text)
 
 
+def one_line(text: str) -> str:
+    """`text` on one line."""
+    return " ".join(visible(text).split())
+
+
 def shorten(text: str, width: int) -> str:
     """One line of at most `width` characters."""
-    line = " ".join(visible(text).split())
+    line = one_line(text)
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
