@@ -98,6 +98,20 @@ class Publisher:
         for offer in self._offers.values():
             offer.view.warm()
 
+    def server_of(self, method: str, name: str) -> str:
+        """The server that a request about `name` (a resource: its URI) goes to; "" if that is not known."""
+        match method:
+            case "tools/call":
+                owner = self._offers["tools"].view.known().by_name.get(name)
+            case "prompts/get":
+                owner = self._offers["prompts"].view.known().by_name.get(name)
+            case _ if method.startswith("resources/"):
+                resources, templates = self._offers["resources"], self._offers["templates"]
+                owner = self._owner(name, resources.view.known(), templates.view.known())
+            case _:
+                owner = None
+        return owner.server if owner is not None else ""
+
     def offer(self) -> Offer:
         """What is there now, without waiting."""
         listings = [offer.view.known() for offer in self._offers.values()]

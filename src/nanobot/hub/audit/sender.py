@@ -21,7 +21,7 @@ from anyio import to_thread
 from anyio.abc import TaskStatus
 
 from nanobot.aio import task_group
-from nanobot.http import Http, HttpError
+from nanobot.http import Http, HttpAnswer, HttpError
 from nanobot.hub.audit.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -204,6 +204,7 @@ class HttpSender:
         }
         if self._settings.token:
             headers["Authorization"] = f"Bearer {self._settings.token}"
+        answer: HttpAnswer | None = None
         try:
             # Shielded (and bounded), so that the end of the program does not make this batch be sent twice.
             with anyio.CancelScope(shield=True):
@@ -220,6 +221,7 @@ class HttpSender:
                 return "taken", 0.0  # it said more than we read, after it had accepted
             self._complain(str(e))
             return "later", 0.0
+        assert answer is not None  # nothing cancels a shielded scope
         if 200 <= answer.status < 300:
             return "taken", 0.0
         if 400 <= answer.status < 500 and answer.status not in _NOT_THE_CONTENT:
