@@ -107,6 +107,8 @@ def test_an_agent_is_called_with_words(tmp_path: Path) -> None:
         (("read_note", "[1]"), 2, "must be one JSON object"),
         (("read_note", "{"), 2, "neither a JSON object nor"),
         (("read_note", "--name"), 2, "--name needs a value"),
+        (("guide",), 2, "Say something to the agent 'guide'"),
+        (("-f", "/dev/zero", "guide"), 2, "is larger than"),
         (("-f", "nowhere.json", "read_note"), 2, "'nowhere.json' cannot be read: No such file or directory"),
         (("read_note", "--name=\udcff"), 2, "not valid UTF-8"),
     ],
@@ -181,6 +183,17 @@ def test_the_terminal_agent_works_in_the_current_directory(tmp_path: Path) -> No
         cwd=project,
     )
     assert "a line in the project" in ran.stdout, ran.stderr
+
+
+def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "nanobot", "chat", *DEMO, "-m", "hi"],
+            env=clean_env(tmp_path), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert ran.returncode == 1
+    assert "Nothing more can be written" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 @pytest.mark.parametrize(

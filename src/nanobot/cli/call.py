@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from nanobot.hub.published import Published
 
 
+MAX_INPUT = 32 * 1024 * 1024
+
+
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("-o", "--output", type=click.Choice(["pretty", "json"]), default="pretty", show_default=True)
 @click.option("-f", "--file", "file", metavar="FILE", help="Read the input from FILE (`-`: standard input).")
@@ -40,14 +43,20 @@ def command(choice: ConfigChoice, output: str, file: str | None, target: str, in
         raise UsageError("Give the input either with --file or as words, not both.")
     if file is not None:
         inputs = (_read_input(file),)
-    return anyio.run(_call, choice.load(), target, inputs, output)
+    config = choice.load()
+    if target in config.agents and not "".join(inputs).strip():
+        raise UsageError(f"Say something to the agent {target!r}: the words after its name are the message.")
+    return anyio.run(_call, config, target, inputs, output)
 
 
 def _read_input(file: str) -> str:
-    if file == "-":
-        return sys.stdin.read()
     try:
-        return Path(file).read_text(encoding="utf-8")
+        source = sys.stdin.fileno() if file == "-" and sys.stdin is not None else file
+        with open(source, "rb") as stream:
+            data = stream.read(MAX_INPUT + 1)
+        if len(data) > MAX_INPUT:
+            raise UsageError(f"The input {file!r} is larger than {MAX_INPUT // 1024 // 1024} MiB.")
+        return data.decode()
     except OSError as e:
         raise UsageError(f"The input {file!r} cannot be read: {e.strerror}.") from e
     except UnicodeDecodeError as e:

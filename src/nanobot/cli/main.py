@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
 from nanobot import __version__
@@ -43,4 +45,9 @@ def _run() -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left; there is nobody to tell
         return EXIT_FAILURE
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        print(f"nanobot: Nothing more can be written: {e.strerror}.", file=sys.stderr)
+        os._exit(EXIT_FAILURE)  # an ordinary exit would try to write the rest once more
     return status if isinstance(status, int) else 0

@@ -27,6 +27,10 @@ def command(choice: ConfigChoice, servers: tuple[str, ...], status: bool, output
     """
     import anyio
 
+    from nanobot import logs
+
+    if not choice.debug:
+        logs.set_up(level="ERROR")  # what is missing is said in a line of its own
     anyio.run(_show_states if status else _list, choice.load(), servers, output)
 
 
