@@ -85,7 +85,14 @@ async def open_app(
         hub = Hub(config, hooks.around(sources))
         hooks.connect(hub)
         limit = turn_limit(config.env)
-        engine = Engine(config, threads=store.threads, models=models, hub=hub, max_turns=limit)
+        engine = Engine(
+            config,
+            threads=store.threads,
+            models=models,
+            hub=hub,
+            max_turns=limit,
+            hooks=hooks.agents(),
+        )
         agents.connect(AgentChats(engine, config.agents))
         async with _running(*upstreams.values()), _running(hub, hooks), _running(engine):
             yield App(
@@ -95,7 +102,7 @@ async def open_app(
                 models=models,
                 upstreams=upstreams,
                 hub=hub,
-                publisher=Publisher(config, hub, version=__version__),
+                publisher=Publisher(config, hub, version=__version__, greeting=hooks.greeting()),
                 engine=engine,
             )
 

@@ -17,7 +17,7 @@ from nanobot.llm.model import Usage
 from nanobot.wire.call import Call
 
 if TYPE_CHECKING:
-    from nanobot.agent.briefing import Briefings
+    from nanobot.agent.briefing import Briefs
 
 FAILED: Final = frozenset({"error", "cancelled", "output_invalid", "context_too_large"})
 """Ways to stop that give no usable answer; after the others the last message is one."""
@@ -88,7 +88,7 @@ class Assignment:
 class TurnServices:
     """What every turn needs. `tool_tasks` runs tool calls and outlives turns; `now` is RFC 3339 in UTC."""
 
-    briefings: Briefings
+    briefings: Briefs
     tool_tasks: TaskGroup
     consult: Consult
     now: Callable[[], str]

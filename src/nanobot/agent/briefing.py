@@ -83,15 +83,21 @@ class Briefing:
         )
 
 
+class Briefs(Protocol):
+    """Prepares agents for turns."""
+
+    async def prepare(self, agent: Agent, call: Call) -> Briefing: ...
+
+
 class Briefings:
-    """Prepares agents for turns; keeps each one's tools while the catalogue is unchanged."""
+    """Satisfies `Briefs`; keeps each agent's tools while the catalogue is unchanged."""
 
     def __init__(self, config: Config, models: ModelChoice, hub: Hub) -> None:
         self._config = config
         self._models = models
         self._hub = hub
-        self._references: dict[str, tuple[Reference, ...]] = {}
-        self._kept: dict[str, tuple[Listing, Toolbox]] = {}
+        self._references: dict[str, tuple[Agent, tuple[Reference, ...]]] = {}
+        self._kept: dict[str, tuple[Agent, Listing, Toolbox]] = {}
         self._outputs: dict[str, OutputShape] = {}
 
     async def prepare(self, agent: Agent, call: Call) -> Briefing:
@@ -111,17 +117,18 @@ class Briefings:
         )
 
     def _referenced(self, agent: Agent) -> tuple[Reference, ...]:
-        references = self._references.get(agent.id)
-        if references is None:
-            built_in = system_tools(agent) if SYSTEM in self._hub.names() else []
-            references = (*built_in, *agent.tools, *agent.mcp_servers)
-            self._references[agent.id] = references
+        kept = self._references.get(agent.id)
+        if kept is not None and kept[0] is agent:
+            return kept[1]
+        built_in = system_tools(agent) if SYSTEM in self._hub.names() else []
+        references = (*built_in, *agent.tools, *agent.mcp_servers)
+        self._references[agent.id] = (agent, references)
         return references
 
     def _toolbox(self, agent: Agent, listing: Listing) -> Toolbox:
         kept = self._kept.get(agent.id)
-        if kept is not None and kept[0] is listing:
-            return kept[1]
+        if kept is not None and kept[0] is agent and kept[1] is listing:
+            return kept[2]
         toolbox = Toolbox(
             listing,
             visible=lambda tool: may_see(agent, tool) and for_models(tool),
@@ -129,10 +136,10 @@ class Briefings:
             extensions=agent.tool_extensions,
             hub=self._hub,
         )
-        if kept is not None and kept[1].specs == toolbox.specs:
+        if kept is not None and kept[2].specs == toolbox.specs:
             # Another list, the same tools: their encoded form and the provider's cache stay good.
-            toolbox.specs = kept[1].specs
-        self._kept[agent.id] = (listing, toolbox)
+            toolbox.specs = kept[2].specs
+        self._kept[agent.id] = (agent, listing, toolbox)
         return toolbox
 
     def _output(self, agent: Agent) -> OutputShape | None:

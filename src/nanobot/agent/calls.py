@@ -17,6 +17,7 @@ from nanobot.agent.delegation import refusal
 from nanobot.agent.errand import Errand
 from nanobot.agent.events import Body, ToolFinished, ToolStarted
 from nanobot.agent.guard import LoopGuard
+from nanobot.agent.hook_notes import with_notes
 from nanobot.agent.input import chat_input
 from nanobot.agent.plan import Planned, Refused, Step, groups, plan
 from nanobot.agent.progress import CallProgress
@@ -164,7 +165,7 @@ class Calls:
     async def _fit(self, step: Planned, result: ToolResult) -> ToolResult:
         name = step.tool.name
         trusted = step.tool.target.startswith("nanobot.")  # nobody else can have such a name
-        result = normalised(result, tool=name)
+        result = with_notes(normalised(result, tool=name))
         return await fit(result, self._task.files, tool=name, call_id=step.call.call_id, trusted=trusted)
 
     async def _record_ready(self) -> ToolCall | None:

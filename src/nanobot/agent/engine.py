@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -23,6 +24,7 @@ from nanobot.agent.input import Input, user_message
 from nanobot.agent.slots import Slots
 from nanobot.agent.transcript import Unstored
 from nanobot.agent.turn import TurnRun
+from nanobot.agent.turn_hooks import HookedBriefings
 from nanobot.aio import task_group
 from nanobot.config.home import files_of
 from nanobot.config.model import Agent, Config
@@ -34,6 +36,7 @@ from nanobot.wire.call import Call
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from nanobot.hub.hooks.events import EventHooks
     from nanobot.hub.hub import Hub
     from nanobot.store.threads import Threads
 
@@ -53,7 +56,8 @@ def utc_now() -> str:
 class Engine:
     """All conversations and turns of one process. `run` has to be running for anything to happen.
 
-    `max_turns` bounds the turns that run at once, over all front doors; None: any number.
+    `max_turns` bounds the turns that run at once, over all front doors; None: any number. `hooks` are those
+    of agents, by id.
     """
 
     def __init__(
@@ -64,11 +68,13 @@ class Engine:
         models: ModelChoice,
         hub: Hub,
         max_turns: int | None = None,
+        hooks: Mapping[str, EventHooks] = MappingProxyType({}),
         now: Callable[[], str] = utc_now,
     ) -> None:
         self._config = config
         self._threads = threads
-        self._briefings = Briefings(config, models, hub)
+        briefings = Briefings(config, models, hub)
+        self._briefings = HookedBriefings(briefings, hooks, config) if hooks else briefings
         self._slots = Slots(max_turns)
         self._now = now
         self._owner: TaskGroup | None = None

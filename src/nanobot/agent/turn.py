@@ -88,9 +88,9 @@ class TurnRun:
 
     async def _converse(self) -> _Ending:
         """The loop. A round is one answer of the model and the calls it asks for."""
-        agent = self._task.agent
         await anyio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped while it waited
-        briefing = await self._services.briefings.prepare(agent, self._task.call_for_tool())
+        briefing = await self._services.briefings.prepare(self._task.agent, self._task.call_for_tool())
+        agent = briefing.agent
         tool_choice = briefing.tool_choice
         for _ in range(agent.max_iterations):
             message_id = new_id("msg")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +41,10 @@ _MEMBERS: Final[Mapping[Kind, str]] = {
 _NO_COMPLETION: Final = Payload(b'{"completion":{"values":[],"hasMore":false,"total":0}}')
 
 
+Greeting = Callable[[Caller], Awaitable[Mapping[str, Any]]]
+"""What is done when a client begins a session; gives what it is told of the session, maybe nothing."""
+
+
 class _Offer:
     """One published list: the view it comes from and its encoded pages."""
 
@@ -58,8 +63,11 @@ class _Offer:
 class Publisher:
     """Answers downstreams from the hub. Holds nothing of any client, so no answer can reach another one."""
 
-    def __init__(self, config: Config, hub: Hub, *, version: str) -> None:
+    def __init__(
+        self, config: Config, hub: Hub, *, version: str, greeting: Greeting | None = None
+    ) -> None:
         """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
+        self._greeting = greeting
         self._hub = hub
         self._description = _describe(config, version)
         self._lone = lone_server(config)
@@ -88,7 +96,14 @@ class Publisher:
         If one server alone is published, it is that server's description, and only it can give one: raises
         `UpstreamUnavailable`.
         """
+        session = None
+        if self._greeting is not None and caller.era == "legacy":  # in the modern era nobody is greeted
+            session = await self._greeting(caller)
         self.warm()
+        description = await self._describe()
+        return _with_session(description, session) if session else description
+
+    async def _describe(self) -> Description:
         if self._lone is not None and (connected := await self._hub.introduction(self._lone)) is not None:
             return introduce(self._description, connected)
         return self._description
@@ -279,6 +294,12 @@ def _describe(config: Config, version: str) -> Description:
         capabilities=capabilities,
         instructions=publish.instructions,
     )
+
+
+def _with_session(description: Description, session: Mapping[str, Any]) -> Description:
+    experimental = dict(description.capabilities.get("experimental", {}))
+    experimental["ai.nanobot"] = {"session": session, **experimental.get("ai.nanobot", {})}
+    return replace(description, capabilities={**description.capabilities, "experimental": experimental})
 
 
 class _List(msgspec.Struct):

@@ -27,6 +27,8 @@ class Caller:
     version: str = LATEST_LEGACY
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """`_meta` of its `initialize`; empty for modern callers, which have no handshake."""
 
 
 NOBODY = Caller()

@@ -130,7 +130,11 @@ class Dispatcher:
 
     async def _initialize(self, peer: Peer, exchange: Exchange) -> Payload:
         version = peer.introduce(exchange.request.params.object())
-        description = await self._service.describe(peer.caller)
+        try:
+            description = await self._service.describe(peer.caller)
+        except BaseException:
+            peer.initialized = False  # a handshake that was refused has not happened
+            raise
         result: dict[str, Any] = {
             "protocolVersion": version,
             "capabilities": description.capabilities,

@@ -32,12 +32,15 @@ class Peer:
         requested = params.get("protocolVersion")
         capabilities = params.get("capabilities", {})
         client = params.get("clientInfo", {})
+        meta = params.get("_meta", {})
         if not isinstance(requested, str):
             raise RpcError(INVALID_PARAMS, "initialize needs a protocolVersion (a string)")
-        if not isinstance(capabilities, dict) or not isinstance(client, dict):
-            raise RpcError(INVALID_PARAMS, "initialize: capabilities and clientInfo must be objects")
+        if not all(isinstance(part, dict) for part in (capabilities, client, meta)):
+            raise RpcError(INVALID_PARAMS, "initialize: capabilities, clientInfo and _meta must be objects")
         version = negotiate(requested)
-        self.caller = replace(self.caller, version=version, capabilities=capabilities, client=client)
+        self.caller = replace(
+            self.caller, version=version, capabilities=capabilities, client=client, meta=meta
+        )
         self.initialized = True
         return version
 

@@ -13,6 +13,7 @@ from nanobot.config.expand import expand
 from nanobot.config.model import Config, HookMapping, HookTarget
 from nanobot.http import Http
 from nanobot.hub.hooks.events import EventHooks
+from nanobot.hub.hooks.greeting import greeting
 from nanobot.hub.hooks.hook import Hook
 from nanobot.hub.hooks.matching import Matching
 from nanobot.hub.hooks.messages import MessageHooks
@@ -26,6 +27,7 @@ from nanobot.wire.source import Source
 
 if TYPE_CHECKING:
     from nanobot.hub.hub import Hub
+    from nanobot.hub.publish import Greeting
 
 
 class Hooks:
@@ -58,14 +60,18 @@ class Hooks:
         """`sources`, those with hooks behind them; the others are the same objects."""
         return {name: self._around(name, source) for name, source in sources.items()}
 
-    def agent(self, id: str, mappings: Sequence[HookMapping]) -> EventHooks | None:
-        """The hooks of an agent, None if it has none."""
-        return EventHooks(self._matching(f"agent:{id}", mappings), self._audit) if mappings else None
+    def agents(self) -> dict[str, EventHooks]:
+        """The hooks of agents, by id; agents without any are not in it."""
+        return {
+            agent.id: EventHooks(self._matching(f"agent:{agent.id}", agent.hooks), self._audit)
+            for agent in self._config.agents.values()
+            if agent.hooks
+        }
 
-    def session(self) -> EventHooks | None:
-        """The hooks of the handshake with a client, None if there are none."""
+    def greeting(self) -> Greeting | None:
+        """What is to be done at the handshake with a client, None if nothing is."""
         mappings = self._config.hooks
-        return EventHooks(self._matching("", mappings), self._audit) if mappings else None
+        return greeting(EventHooks(self._matching("", mappings), self._audit)) if mappings else None
 
     def _around(self, name: str, source: Source) -> Source:
         server = self._config.mcp_servers.get(name)
