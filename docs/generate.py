@@ -22,6 +22,7 @@ from nanobot.config.shapes import (
     Flag,
     Free,
     Later,
+    ListOf,
     MapOf,
     Names,
     Number,
@@ -62,6 +63,8 @@ def _keys(shape: Shape, path: str) -> Iterator[tuple[str, Shape]]:
                 if here != "profiles":  # the same keys again
                     yield from _keys(inner, here)
         case MapOf() if not path.endswith(".*.fields"):  # fields of fields look like fields
+            yield from _keys(shape.shape, f"{path}.*")
+        case ListOf():
             yield from _keys(shape.shape, f"{path}.*")
         case TextOr():
             yield from _keys(shape.other, path)

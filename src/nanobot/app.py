@@ -19,6 +19,7 @@ from nanobot.agent.engine import Engine
 from nanobot.aio import task_group
 from nanobot.builtin.agents import agent_server
 from nanobot.builtin.system import system_server
+from nanobot.config.expand import expand
 from nanobot.config.home import database_in
 from nanobot.config.model import Config
 from nanobot.errors import StoreError
@@ -70,7 +71,9 @@ async def open_app(
     except OSError as e:
         raise StoreError(f"The directory for our data, '{config.home}', cannot be made: {e.strerror}.") from e
     extra = dict(extra_sources or {})
-    async with open_http() as http, open_store(database_in(config.home)) as store:
+    key = expand(config.auth.encryption_key, config.env)
+    database = open_store(database_in(config.home), env=config.env, encryption_key=key)
+    async with open_http() as http, database as store:
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
         upstreams = {

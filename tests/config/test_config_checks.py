@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         ),
         (
             "server: {cors: [x]}",
-            "1:10: error[unknown-key] server.cors: The key 'cors' is not known here. (known keys: allowedHosts, corsOrigins, listTtlMs, maxBodyBytes, maxConcurrentRequests, maxMessageBytes)",
+            "1:10: error[unknown-key] server.cors: The key 'cors' is not known here. (known keys: allowedHosts, corsOrigins, listTtlMs, maxBodyBytes, maxConcurrentRequests, maxMessageBytes, publicURL, requireSecret, trustedProxies)",
         ),
         (
             "sessions: {maxLife: 3}",
@@ -81,10 +81,43 @@ def test_misspelt_keys(folder: Folder, document: str, finding: str) -> None:
     assert folder.findings("./x.yaml") == [f"./x.yaml:{finding}"]
 
 
-@pytest.mark.parametrize("key", ["flow", "auth", "mcpRegistries"])
+@pytest.mark.parametrize("key", ["flow", "mcpRegistries"])
 def test_keys_that_nothing_carries_out_are_unknown(folder: Folder, key: str) -> None:
     folder.write("x.yaml", f"{key}: {{}}")
     assert folder.codes("./x.yaml") == ["unknown-key"]
+
+
+DIGEST = "a" * 64
+
+
+@pytest.mark.parametrize(
+    ("document", "finding"),
+    [
+        ("auth: {apiKeys: [{name: a}]}", "auth.apiKeys[0]: A key needs `name` and `sha256`."),
+        ("auth: {apiKeys: [{name: a, sha256: abc}]}", "auth.apiKeys[0].sha256: This is not 64 hexadecimal digits."),
+        (
+            f"auth: {{apiKeys: [{{name: a, sha256: {DIGEST}}}, {{name: a, sha256: {DIGEST}}}]}}",
+            "auth.apiKeys[1]: Two keys have the name 'a'.",
+        ),
+        ("auth: {trustedIssuer: https://i}", "auth.trustedIssuer: `trustedIssuer` needs `trustedAudiences` beside it."),
+        ("auth: {trustedAudiences: x}", "auth.trustedAudiences: `trustedAudiences` needs `trustedIssuer` beside it."),
+        ("auth: {jwks: '{}'}", "auth.jwks: `jwks` needs `trustedIssuer` beside it."),
+        (
+            "auth: {oauthClientId: x}",
+            "auth.oauthClientId: `oauthClientId` needs `oauthClientSecret` and `oauthAuthorizeUrl` beside it.",
+        ),
+        (
+            "auth: {apiKeyAuthUrl: 'http://example.com/'}",
+            "auth.apiKeyAuthWebhookUrl: This is no https:// address (http:// is for this machine only).",
+        ),
+        ("auth: {remoteHeaders: true}", "auth.remoteHeaders: Anybody could send these headers: name the proxies to believe."),
+        ("server: {trustedProxies: [x]}", "server.trustedProxies[0]: This is neither an IP address nor a network such as 10.0.0.0/8."),
+        ("server: {publicURL: 'https://x/y'}", "server.publicURL: This is no address of a server, such as https://bot.example.com."),
+    ],
+)  # fmt: skip
+def test_authentication_that_would_not_work_is_reported(folder: Folder, document: str, finding: str) -> None:
+    folder.write("x.yaml", document)
+    assert any(finding in found for found in folder.findings("./x.yaml"))
 
 
 @pytest.mark.parametrize(

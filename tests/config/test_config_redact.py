@@ -33,6 +33,7 @@ def places(secret: str) -> dict[str, Any]:
     document: dict[str, Any] = {
         "env": {"A": {"default": secret}, "B": {"default": secret, "sensitive": True}},
         "mcpServers": {"s": server},
+        "auth": {"oauthClientSecret": secret, "encryptionKey": secret, "jwks": secret},
         "llmProviders": {
             "p": {
                 "apiKey": secret,

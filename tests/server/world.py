@@ -13,7 +13,15 @@ import anyio
 
 from nanobot.aio import task_group
 from nanobot.app import App, open_app
-from nanobot.config.model import Agent, Config, LlmProvider, Publish, Reference, ServerSettings
+from nanobot.config.model import (
+    Agent,
+    AuthSettings,
+    Config,
+    LlmProvider,
+    Publish,
+    Reference,
+    ServerSettings,
+)
 from nanobot.http import Http, HttpAnswer, open_http
 from nanobot.server.listener import open_listener
 from nanobot.server.serve import serve_on
@@ -78,6 +86,8 @@ class Served:
     app: App
     model: ModelServer
     client: Http
+    invitations: list[str] = field(default_factory=list[str])
+    """Links that sign a browser in."""
 
     async def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
@@ -110,7 +120,11 @@ class Served:
 
 
 def configured(
-    home: Path, model: ModelServer, settings: ServerSettings | None, first: tuple[Agent, ...]
+    home: Path,
+    model: ModelServer,
+    settings: ServerSettings | None,
+    first: tuple[Agent, ...],
+    auth: AuthSettings | None = None,
 ) -> Config:
     """Two agents on the scripted model, after those in `first`; `main` may use the file tools."""
     provider = LlmProvider(name="script", dialect="OpenAIChatCompletions", base_url=model.url, api_key="x")
@@ -126,6 +140,7 @@ def configured(
         llm_providers={"script": provider},
         publish=Publish(entrypoint=tuple(agent.id for agent in agents)),
         server=settings or ServerSettings(),
+        auth=auth or AuthSettings(),
     )
 
 
@@ -137,21 +152,26 @@ async def served(
     ui: bool = True,
     first: tuple[Agent, ...] = (),
     port: int = 0,
+    auth: AuthSettings | None = None,
 ) -> AsyncGenerator[Served]:
     """Everything running on loopback, on a free port if none is given."""
     async with model_server() as model, open_http() as client:
-        async with open_app(configured(home, model, settings, first)) as app, task_group() as group:
+        async with open_app(configured(home, model, settings, first, auth)) as app, task_group() as group:
             started: list[str] = []
             is_up = anyio.Event()
+
+            invitations: list[str] = []
 
             def ready(url: str) -> None:
                 started.append(url)
                 is_up.set()
 
             async def run() -> None:
-                await serve_on(open_listener("127.0.0.1", port), app, ui=ui, ready=ready)
+                await serve_on(
+                    open_listener("127.0.0.1", port), app, ui=ui, ready=ready, invite=invitations.append
+                )
 
             group.start_soon(run)
             await is_up.wait()
-            yield Served(started[0], app, model, client)
+            yield Served(started[0], app, model, client, invitations)
             group.cancel_scope.cancel()

@@ -82,20 +82,28 @@ def parse_address(address: str) -> tuple[str, int]:
 
 async def _over_http(config: Config, host: str, port: int, ui: bool, health_path: str) -> None:
     from nanobot.app import open_app
+    from nanobot.hub.audit.log import open_audit
+    from nanobot.server.auth.assembly import is_protected
     from nanobot.server.listener import open_listener
     from nanobot.server.security import check_listen_address
     from nanobot.server.serve import serve_on
 
-    check_listen_address(host)
+    check_listen_address(host, is_protected=is_protected(config))
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
     async with open_app(config, own_port=listener.port) as app:
         app.check_models()
         app.publisher.warm()
-        await serve_on(listener, app, ui=ui, health_path=health_path, ready=_announce)
+        await serve_on(
+            listener, app, ui=ui, health_path=health_path, audit=audit_log, ready=_announce, invite=_invite
+        )
 
 
 def _announce(url: str) -> None:
     click.echo(f"Starting server url={url}", err=True)
+
+
+def _invite(link: str) -> None:
+    click.echo(f"Open {link} (works once; later sign in with the secret in the launch-secret file)", err=True)
 
 
 async def _over_stdio(config: Config) -> None:

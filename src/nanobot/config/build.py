@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from nanobot.config import builtin
 from nanobot.config.build_agent import build_agent
+from nanobot.config.build_auth import build_auth, networks, public_url
 from nanobot.config.build_hooks import build_hooks
 from nanobot.config.build_server import build_server, builtin_server
 from nanobot.config.diagnostics import Diagnostics
@@ -18,6 +19,7 @@ from nanobot.config.merge import merge
 from nanobot.config.model import (
     NOWHERE,
     Agent,
+    AuthSettings,
     EnvVar,
     HookMapping,
     HookSettings,
@@ -51,6 +53,7 @@ class Built:
     env_vars: Mapping[str, EnvVar]
     server: ServerSettings
     sessions: SessionSettings
+    auth: AuthSettings
     hooks: tuple[HookMapping, ...]
     hook_settings: HookSettings
 
@@ -87,6 +90,7 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
         env_vars=_each(view, "env", _env_var),
         server=_server_settings(view.under("server")),
         sessions=_session_settings(view.under("sessions")),
+        auth=build_auth(view.under("auth"), view.under("server")),
         hooks=build_hooks("session", view, composed.folders, known),
         hook_settings=_hook_settings(view.under("hookSettings")),
     )
@@ -268,6 +272,9 @@ def _server_settings(view: View) -> ServerSettings:
         max_message_bytes=view.value("maxMessageBytes", default.max_message_bytes),
         max_concurrent_requests=view.value("maxConcurrentRequests", default.max_concurrent_requests),
         list_ttl_ms=view.value("listTtlMs", default.list_ttl_ms),
+        trusted_proxies=networks(view, "trustedProxies"),
+        public_url=public_url(view),
+        require_secret=view.value("requireSecret", default.require_secret),
     )
 
 

@@ -15,6 +15,7 @@ from nanobot.config.shapes import (
     Free,
     Ignored,
     Later,
+    ListOf,
     MapOf,
     Names,
     Number,
@@ -151,6 +152,7 @@ MCP_SERVER = Table(
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),
         "toolPrefix": Text(),
+        "oauth": Table({"clientId": Text(), "clientSecret": Text(), "scopes": Names()}),
         "hooks": HOOKS,
         "timeoutMs": Number(0, 24 * 3600 * 1000, whole=True),
         "toolTimeout": Duration(0.001),
@@ -196,7 +198,38 @@ SERVER = Table(
         "maxMessageBytes": Number(1024, 1 << 30, whole=True),
         "maxConcurrentRequests": Number(1, 100_000, whole=True),
         "listTtlMs": Number(0, 24 * 3600 * 1000, whole=True),
+        "trustedProxies": Names(),
+        "publicURL": Text(),
+        "requireSecret": Flag(),
     }
+)
+
+AUTH = Table(
+    {
+        "apiKeys": ListOf(
+            Table(
+                {
+                    "name": Text(),
+                    "sha256": Text(pattern=re.compile(r"[0-9A-Fa-f]{64}"), expected="64 hexadecimal digits"),
+                }
+            )
+        ),
+        "trustedIssuer": Text(),
+        "trustedAudiences": Names(),
+        "jwks": Text(),
+        "oauthJwksUrl": Text(),
+        "apiKeyAuthWebhookUrl": Text(),
+        "mcpServerId": Text(),
+        "remoteHeaders": Flag(),
+        "oauthClientId": Text(),
+        "oauthClientSecret": Text(),
+        "oauthAuthorizeUrl": Text(),
+        "oauthTokenUrl": Text(),
+        "oauthScopes": Names(),
+        "oauthAuthorizationServerMetadata": Free(),
+        "encryptionKey": Text(),
+    },
+    aliases={"apiKeyAuthUrl": "apiKeyAuthWebhookUrl"},
 )
 
 SESSIONS = Table({"idleTimeout": Duration(10), "maxLive": Number(1, 1_000_000, whole=True)})
@@ -212,6 +245,7 @@ _SECTIONS: dict[str, Shape] = {
     "llmProviders": MapOf(LLM_PROVIDER),
     "server": SERVER,
     "sessions": SESSIONS,
+    "auth": AUTH,
     "hooks": HOOKS,
     "hookSettings": HOOK_SETTINGS,
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from nanobot.config.build import build
 from nanobot.config.diagnostics import Diagnostic, Diagnostics, InvalidConfig
@@ -55,6 +56,8 @@ class Selection:
     profiles: Sequence[str] = ()
     builtin_agents: bool = True
     strict: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """A document that the command line makes up, merged last of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def examine(selection: Selection) -> Examined:
     found = Diagnostics()
     home, sources = _where(selection, found)
     composer = Composer(found, _split(selection.profiles))
-    composed = composer.compose(sources, home / SETTINGS_FILE)
+    composed = composer.compose(sources, home / SETTINGS_FILE, selection.overrides)
     env = session_environment(
         selection.env,
         cwd=selection.cwd,
@@ -105,6 +108,7 @@ def examine(selection: Selection) -> Examined:
         env_vars=built.env_vars,
         server=built.server,
         sessions=built.sessions,
+        auth=built.auth,
         hooks=built.hooks,
         hook_settings=built.hook_settings,
         default_model=_model(selection.default_model, "NANOBOT_DEFAULT_MODEL", env),

@@ -172,6 +172,45 @@ class ToolOverride:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """How a server that we start is confined. Paths hold `${NAME}`; relative ones count from `base_dir`.
+
+    `network`: "host" the machine's own, "none", or "proxy": none but a filtering HTTP proxy, which refuses
+    private addresses except those of `allow_hosts` (names, addresses, networks) and the metadata addresses
+    of clouds always. Limits of None are those of the system (of a container: 2 GiB, 2 CPUs, 512 processes).
+    """
+
+    network: Literal["host", "none", "proxy"] = "host"
+    allow_hosts: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    cpus: float | None = None
+    pids: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSource:
+    """Code that is added to a container's image: a git repository or a local directory."""
+
+    repo: str = ""
+    commit: str = ""
+    tag: str = ""
+    branch: str = ""
+    reference: str = ""
+    sub_path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """How we log in to a server: our registration there, and the scopes to ask for. All may be left out."""
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
     """An MCP server we use. `command` alone: stdio process; `url` alone: remote; neither: built in.
 
@@ -191,6 +230,7 @@ class McpServer:
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     tool_prefix: str = ""
+    oauth: OAuthSettings | None = None
     hooks: tuple[HookMapping, ...] = ()
     timeout_ms: int = 30_000
     tool_timeout_s: float = 300.0
@@ -271,6 +311,50 @@ class ServerSettings:
     max_message_bytes: int = 64 * 1024 * 1024
     max_concurrent_requests: int = 128
     list_ttl_ms: int = 0
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks whose forwarded headers are believed."""
+    public_url: str = ""
+    """Scheme and host under which clients reach us, without a `/` at its end; "" where they say it."""
+    require_secret: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key that somebody may use us with. `sha256`: of the key, in lower-case hexadecimal digits."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthSettings:
+    """Section `auth`: who may use us. Texts may hold `${NAME}`."""
+
+    api_keys: tuple[ApiKey, ...] = ()
+    trusted_issuer: str = ""
+    trusted_audiences: tuple[str, ...] = ()
+    jwks: str = field(default="", repr=False)
+    oauth_jwks_url: str = ""
+    api_key_auth_webhook_url: str = ""
+    mcp_server_id: str = ""
+    remote_headers: bool = False
+    oauth_client_id: str = ""
+    oauth_client_secret: str = field(default="", repr=False)
+    oauth_authorize_url: str = ""
+    oauth_token_url: str = ""
+    oauth_scopes: tuple[str, ...] = ()
+    oauth_authorization_server_metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    encryption_key: str = field(default="", repr=False)
+
+    @property
+    def takes_bearer_tokens(self) -> bool:
+        return bool(
+            self.api_keys or self.trusted_issuer or self.api_key_auth_webhook_url or self.oauth_client_id
+        )
+
+    @property
+    def is_on(self) -> bool:
+        return self.takes_bearer_tokens or self.remote_headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +385,7 @@ class Config:
     env_vars: Mapping[str, EnvVar] = field(default_factory=dict[str, EnvVar])
     server: ServerSettings = field(default_factory=ServerSettings)
     sessions: SessionSettings = field(default_factory=SessionSettings)
+    auth: AuthSettings = field(default_factory=AuthSettings)
     hooks: tuple[HookMapping, ...] = ()
     hook_settings: HookSettings = field(default_factory=HookSettings)
     default_model: str = ""

@@ -17,6 +17,7 @@ _SECRET_FLAG = re.compile(
 _SHORT_HEADER_FLAG = "-H"
 _ASSIGNMENT = re.compile(r"(?P<name>[\w.-]+)(?P<sign>=|:\s*)(?P<value>.+)", re.DOTALL)
 _SECRET_KEY = re.compile(r"token|api[-_]?key|secret|passw|authorization|credential|cookie", re.IGNORECASE)
+_AUTH_SECRETS = ("oauthClientSecret", "encryptionKey", "jwks")
 _URL = re.compile(r"\S*://\S*")
 _USERINFO = re.compile(r"(?<=://)[^/]*@")
 _QUERY_PART = re.compile(r"(?P<name>[?&#][^=&#]*)=(?P<value>[^&#]*)")
@@ -45,6 +46,9 @@ def _section(key: str, value: Any) -> Any:
             return {name: _provider(one) for name, one in section.items()}
         case "hookSettings":
             return _hook_settings(section)
+        case "auth":
+            shown = _anything(section)
+            return shown | {key: _masked(section[key]) for key in _AUTH_SECRETS if key in section}
         case "profiles":
             return {name: redact(one) for name, one in section.items()}
         case _:
@@ -65,6 +69,8 @@ def _server(server: Any) -> Any:
             shown[key] = {name: _masked(value) for name, value in server[key].items()}
     if isinstance(shown.get("args"), list):
         shown["args"] = _arguments(server["args"])
+    if isinstance(shown.get("oauth"), dict) and "clientSecret" in shown["oauth"]:
+        shown["oauth"]["clientSecret"] = _masked(server["oauth"]["clientSecret"])
     return shown
 
 

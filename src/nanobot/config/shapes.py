@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -148,14 +148,16 @@ class Names:
 
 @dataclass(frozen=True)
 class Table:
-    """A mapping with known keys. `short`: the key that a bare text stands for."""
+    """A mapping with known keys. `short`: the key that a bare text stands for; `aliases`: other names."""
 
     keys: Mapping[str, Shape]
     short: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def _spellings(self) -> dict[str, str]:
-        return {spelling: key for key in self.keys for spelling in spellings(key)}
+        names = {**{key: key for key in self.keys}, **self.aliases}
+        return {spelling: key for name, key in names.items() for spelling in spellings(name)}
 
     def accept(self, node: Node, place: Place) -> Node | None:
         if self.short and isinstance(node, Scalar) and isinstance(node.value, str):
@@ -210,6 +212,19 @@ class MapOf:
             if value is not None:
                 accepted[key] = Entry(entry.key_at, value)
         return Entries(accepted, node.at, node.replaces)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list of anything that has a shape."""
+
+    shape: Shape
+
+    def accept(self, node: Node, place: Place) -> Node | None:
+        if not isinstance(node, Items):
+            return _wrong(node, place, "a list")
+        accepted = (accept(self.shape, item, place.item(i)) for i, item in enumerate(node.items))
+        return Items(tuple(a for a in accepted if a is not None), node.at, replaces=node.replaces)
 
 
 @dataclass(frozen=True, slots=True)

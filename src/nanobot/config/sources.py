@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.directory import Found, find_directory, has_configuration, read_agents
@@ -14,10 +15,11 @@ from nanobot.config.entrypoints import with_entrypoints
 from nanobot.config.keys import DOCUMENT
 from nanobot.config.merge import merge_documents
 from nanobot.config.model import Origin
-from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar
+from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, from_plain
 from nanobot.config.shapes import accept
 
 MAX_EXTENDS = 10
+COMMAND_LINE = Origin("(command line)", 1)
 SETTINGS_FILE = "settings.yaml"
 """In the home: the one document programs write. Merged last."""
 
@@ -54,8 +56,11 @@ class Composer:
         self._known_profiles: set[str] = set()
         self._parents: dict[Path, Entries] = {}
 
-    def compose(self, sources: Sequence[Source], settings: Path | None) -> Composed:
-        """All `sources` merged from left to right, the `settings` file (if there is one) last."""
+    def compose(
+        self, sources: Sequence[Source], settings: Path | None, overrides: Mapping[str, Any] | None = None
+    ) -> Composed:
+        """All `sources` merged from left to right, then the `settings` file if there is one, then what the
+        command line `overrides`."""
         document = Entries({}, Origin("(nothing)", 1))
         for source in sources:
             one = self._with_profiles(self._read(source, (), source.may_be_empty))
@@ -65,6 +70,10 @@ class Composer:
         if settings is not None and os.path.isfile(settings):
             last = self._read(Source(str(settings), settings), (), may_be_empty=False)
             document = merge_documents(document, self._with_profiles(last))
+        if overrides:
+            given = from_plain(dict(overrides), COMMAND_LINE)
+            assert isinstance(given, Entries)
+            document = merge_documents(document, self._normal(given))
         return Composed(document, self._folders, self._markdown)
 
     def _read(self, source: Source, chain: tuple[Path, ...], may_be_empty: bool) -> Entries:

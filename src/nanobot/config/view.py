@@ -48,6 +48,13 @@ class View:
             if isinstance(entry.node, Entries):
                 yield key, View(entry.node, entry.key_at, self.place.key(key))
 
+    def mappings(self, key: str) -> Iterator[View]:
+        """The mappings of a list."""
+        node = self._node(key)
+        for index, item in enumerate(node.items if isinstance(node, Items) else ()):
+            if isinstance(item, Entries):
+                yield View(item, item.at, self.place.key(key).item(index))
+
     def entries(self, key: str) -> dict[str, Entry]:
         return self.under(key).node.entries
 

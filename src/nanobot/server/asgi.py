@@ -8,30 +8,32 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nanobot.agent.engine import Engine
 from nanobot.config.model import Config
+from nanobot.server.auth.assembly import Authentication
 from nanobot.server.event_stream import Closing
 from nanobot.server.exchange import ClientGone, Exchange
 from nanobot.server.health import HEALTH_PATH, HealthCheck
+from nanobot.server.methods import Methods, answer_by_method
 from nanobot.server.pages import Pages, load_pages
-from nanobot.server.problems import BadRequest
 from nanobot.server.security import Gate
 from nanobot.server.status import StatusApi
 from nanobot.server.thread_events import EventsApi
 from nanobot.server.threads import ThreadsApi
 
-Handler = Callable[[Exchange], Awaitable[None]]
-Methods = Mapping[str, Handler]
-
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch
 
 log = logging.getLogger(__name__)
+
+
+def is_mcp(method: str, path: str) -> bool:
+    """Whether a request is for the MCP endpoint."""
+    return (path == "/" and method == "POST") or _is_mcp_path(path) is not None
 
 
 def build_application(
@@ -44,11 +46,13 @@ def build_application(
     closing: Closing,
     ui: bool = True,
     health_path: str = HEALTH_PATH,
+    authentication: Authentication | None = None,
 ) -> ASGIApp:
     """Everything that is served over HTTP, behind its gate.
 
     `endpoint` answers MCP. `closing` ends the event streams that watch threads when the program stops.
     Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
+    Without `authentication` whoever passes the gate may use everything.
     """
     router = Router(
         endpoint,
@@ -59,7 +63,9 @@ def build_application(
         health_path=health_path,
         pages=load_pages() if ui else Pages({}),
     )
-    return Gate(router, config.server)
+    if authentication is None:
+        return Gate(router, config.server)
+    return authentication.guard(router, open_paths=frozenset({health_path}), has_pages=ui)
 
 
 class Router:
@@ -86,33 +92,18 @@ class Router:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if path == "/mcp" or (path == "/" and scope["method"] == "POST") or _is_mcp_path(path):
+        if path == "/mcp" or is_mcp(scope["method"], path):
             await self._endpoint(scope, receive, send)
             return
         http = Exchange(scope, receive, send)
         try:
-            await self._answer(http, path)
+            await answer_by_method(http, self._methods(path))
         except ClientGone:
             pass
         except Exception as error:  # the boundary of one request: whatever happens, the client is told
             if http.is_answered:
                 raise
             await http.answer_error(error)
-
-    async def _answer(self, http: Exchange, path: str) -> None:
-        methods = self._methods(path)
-        if methods is None:
-            raise BadRequest(404, "not_found", f"There is nothing at {path[:200]!r}.")
-        method = "GET" if http.method == "HEAD" else http.method
-        handler = methods.get(method)
-        if handler is not None:
-            await handler(http)
-            return
-        allow = (b"allow", ", ".join((*methods, "OPTIONS")).encode())
-        if method != "OPTIONS":
-            known = ", ".join(methods)
-            raise BadRequest(405, "method", f"{path[:200]!r} takes {known}, not {method}.", headers=[allow])
-        await http.answer(204, [allow])
 
     def _methods(self, path: str) -> Methods | None:
         """What can be done at `path`; None if there is no such path."""

@@ -3,12 +3,14 @@
 A server on loopback can be reached by any web page that the person visits. What keeps a foreign page out:
 its browser says which page asks (`Origin`) and which name it believes it talks to (`Host`; after DNS
 rebinding this is the attacker's). Both are checked before anything else happens. Headers of proxies
-(`X-Forwarded-*`, `Forwarded`) are not looked at.
+(`X-Forwarded-*`, `Forwarded`) are not looked at; those of trusted ones have been applied by then.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
@@ -41,8 +43,27 @@ _EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, Last-Event-ID, WWW-Authentica
 _METHODS = b"GET, POST, PATCH, DELETE, OPTIONS"
 
 
-def check_listen_address(host: str) -> None:
-    """Raise `ConfigError` unless `host` means this machine alone: nothing would protect a wider one."""
+_is_for_tokens = re.compile(rb"/mcp(/.*)?|/token|/register|/revoke|/\.well-known/.*", re.DOTALL).fullmatch
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What the gate lets through besides, where callers sign in.
+
+    `hosts`: further hosts that mean this server. `any_address`: any IP address does; a page cannot pretend to
+    have come from one. `pages_with_tokens`: pages of any origin may use the paths that take bearer tokens,
+    because a page has only the tokens that a person gave it; cookies do not count there.
+    """
+
+    hosts: frozenset[bytes] = frozenset()
+    any_address: bool = False
+    pages_with_tokens: bool = False
+
+
+def check_listen_address(host: str, *, is_protected: bool = False) -> None:
+    """Raise `ConfigError` unless `host` means this machine alone or callers have to sign in."""
+    if is_protected:
+        return
     name = host.strip("[]")
     try:
         is_loopback = ip_address(name).is_loopback
@@ -51,7 +72,7 @@ def check_listen_address(host: str) -> None:
     if not is_loopback:
         raise ConfigError(
             f"Refusing to listen on {host!r}: other machines could use this nanobot without signing in. "
-            f"Listen on localhost and put an authenticating proxy in front of it."
+            f"Configure `auth` (or `server.requireSecret`), or listen on localhost."
         )
 
 
@@ -62,9 +83,10 @@ class Gate:
     added, which keeps the way to the MCP endpoint short.
     """
 
-    def __init__(self, inner: ASGIApp, settings: ServerSettings) -> None:
+    def __init__(self, inner: ASGIApp, settings: ServerSettings, reach: Reach | None = None) -> None:
         self._inner = inner
-        self._hosts = LOOPBACK_NAMES | {h.lower().encode() for h in settings.allowed_hosts}
+        self._reach = reach = reach or Reach()
+        self._hosts = LOOPBACK_NAMES | reach.hosts | {h.lower().encode() for h in settings.allowed_hosts}
         self._origins = {o.lower().rstrip("/").encode() for o in settings.cors_origins}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,6 +107,8 @@ class Gate:
             await Exchange(scope, receive, send).answer_error(refusal)
             return
         if origin is not None:
+            if self._is_for_tokens(scope):
+                origin = b"*"
             if scope["method"] == "OPTIONS" and (headers := _preflight(scope, origin)):
                 await Exchange(scope, receive, send).answer(204, headers)
                 return
@@ -100,10 +124,16 @@ class Gate:
         if origin is None:
             is_foreign = fetch_site == b"cross-site" and not _is_navigation(scope)
             return _foreign_origin(b"another site") if is_foreign else None
-        return None if self._is_welcome(origin, host) else _foreign_origin(origin)
+        if self._is_welcome(origin, host) or self._is_for_tokens(scope):
+            return None
+        return _foreign_origin(origin)
+
+    def _is_for_tokens(self, scope: Scope) -> bool:
+        return self._reach.pages_with_tokens and _is_for_tokens(scope["path"].encode()) is not None
 
     def _is_ours(self, host: bytes) -> bool:
-        return host in self._hosts or _without_port(host) in self._hosts
+        name = _without_port(host)
+        return host in self._hosts or name in self._hosts or (self._reach.any_address and _is_address(name))
 
     def _is_welcome(self, origin: bytes, host: bytes) -> bool:
         scheme, _, place = origin.partition(b"://")
@@ -116,6 +146,14 @@ def _without_port(host: bytes) -> bytes:
     """`host` without `:port`, which must be a number; anything else is given back as it is."""
     name, colon, port = host.rpartition(b":")
     return name if colon and port.isdigit() else host
+
+
+def _is_address(name: bytes) -> bool:
+    try:
+        ip_address(name.decode("latin-1").strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_navigation(scope: Scope) -> bool:

@@ -19,14 +19,18 @@ from nanobot import __version__
 from nanobot.agent.engine import Engine
 from nanobot.aio import task_group
 from nanobot.config.model import Config
+from nanobot.http import Http
+from nanobot.hub.audit.log import AuditLog
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
-from nanobot.server.asgi import build_application
+from nanobot.server.asgi import build_application, is_mcp
+from nanobot.server.auth.assembly import Authentication, is_protected
 from nanobot.server.event_stream import Closing
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.http_protocol import HttpProtocol
 from nanobot.server.listener import Listener, open_listener
 from nanobot.server.status import StatusApi
+from nanobot.store import Store
 from nanobot.upstream.connection import Upstream, UpstreamState
 from nanobot.wire.server_http import McpEndpoint
 
@@ -50,6 +54,10 @@ class Parts(Protocol):
     def hub(self) -> Hub: ...
     @property
     def publisher(self) -> Publisher: ...
+    @property
+    def http(self) -> Http: ...
+    @property
+    def store(self) -> Store: ...
     @property
     def upstreams(self) -> Mapping[str, Upstream]: ...
 
@@ -78,8 +86,12 @@ async def serve_on(
     ui: bool = True,
     health_path: str = HEALTH_PATH,
     ready: Callable[[str], None] | None = None,
+    invite: Callable[[str], None] | None = None,
 ) -> None:
-    """`serve` on sockets that were bound before anything else was started. Closes them."""
+    """`serve` on sockets that were bound before anything else was started. Closes them.
+
+    `invite` is called with a link that signs one browser in, if `server.requireSecret` is set.
+    """
     config = parts.config
     closing = Closing()
     endpoint = McpEndpoint(parts.publisher, settings=config.server, session_settings=config.sessions)
@@ -87,6 +99,9 @@ async def serve_on(
     def servers() -> list[UpstreamState]:
         return [upstream.state for upstream in parts.upstreams.values()]
 
+    authentication = None
+    if is_protected(config):
+        authentication = Authentication(config, parts.http, parts.store.credentials)
     application = build_application(
         engine=parts.engine,
         endpoint=endpoint,
@@ -96,6 +111,7 @@ async def serve_on(
         closing=closing,
         ui=ui,
         health_path=health_path,
+        authentication=authentication,
     )
 
     def started() -> None:
@@ -104,6 +120,9 @@ async def serve_on(
         gc.freeze()
         if ready is not None:
             ready(listener.url)
+        if invite is not None and authentication is not None and authentication.launch_secret is not None:
+            place = config.server.public_url or listener.url
+            invite(f"{place}/login?code={authentication.launch_secret.code}")
 
     def stop_streams() -> None:
         closing.close()
@@ -113,6 +132,8 @@ async def serve_on(
     try:
         async with task_group() as owner:
             await owner.start(endpoint.run)
+            if authentication is not None:
+                owner.start_soon(authentication.run)
             if threading.current_thread() is threading.main_thread():
                 owner.start_soon(_stop_on_signals, server)
             await server.serve(list(listener.sockets))
