@@ -31,6 +31,7 @@ from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
 from nanobot.upstream.connection import Upstream
 from nanobot.upstream.sandbox import find_sandbox
+from nanobot.upstream.launcher import Launcher
 from nanobot.wire.source import Source
 
 log = logging.getLogger(__name__)
@@ -77,11 +78,13 @@ async def open_app(
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
         upstreams = {
-            server.name: Upstream(server, http=http, env=config.env, version=__version__)
+        sandbox = find_sandbox()
+        launcher = Launcher(sandbox=sandbox, home=config.home)
+            server.name: Upstream(server, http=http, env=config.env, version=__version__, launcher=launcher)
             for server in config.mcp_servers.values()
             if not server.builtin and server.name not in extra
         }
-        system = system_server(home=config.home, sandbox=find_sandbox(), env=config.env)
+        system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
         hooks = Hooks(config, http)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}

@@ -53,6 +53,7 @@ async def test_a_killed_tool_call_is_reported_unknown_and_never_repeated(tmp_pat
     async with model_server() as model:
         config = tmp_path / "nanobot.yaml"
         pay = {"command": sys.executable, "args": [str(tmp_path / "server.py"), str(runs), str(entered)]}
+        pay["sandbox"] = {"writable": [str(tmp_path)]}
         provider = {"dialect": "OpenAIChatCompletions", "apiKey": "x", "baseURL": model.url}
         config.write_text(json.dumps({
             "agents": {"a": {"model": "p/m", "mcpServers": "pay"}},

@@ -33,6 +33,7 @@ async def between(
         definition: dict[str, Any] = {"protocol": server}
         if carrier == "stdio":
             definition |= {"command": sys.executable, "args": [str(PEER), "stdio"]}
+            definition["sandbox"] = {"writable": [str(home)]}  # where it marks what happened
         else:
             peer = stack.enter_context(
                 started(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.upstream.world import oracle, oracle_over_http, running, text_of, until, use
 
 from nanobot.aio import task_group
-from nanobot.config.model import McpServer
+from nanobot.config.model import McpServer, SandboxSettings
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload, RpcError
 
@@ -162,6 +163,7 @@ async def test_a_cancelled_call_is_cancelled_in_the_server(
 ) -> None:
     if (transport, era) == ("json", "modern"):
         pytest.skip("the SDK does not see that a plain JSON request was given up")
+    server = replace(server, sandbox=SandboxSettings(writable=(str(tmp_path),)))
     ended = tmp_path / "ended"
     async with running(server) as upstream, task_group() as group:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,9 +17,12 @@ from nanobot.aio import task_group
 from nanobot.config.model import McpServer
 from nanobot.http import open_http
 from nanobot.upstream.connection import BACKOFF_S, Upstream
+from nanobot.upstream.launcher import Launcher
+from nanobot.upstream.sandbox import find_sandbox
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
 
+SANDBOX = find_sandbox()
 PEERS = Path(__file__).parent.parent / "peers"
 ENV = {"PATH": os.environ["PATH"], "HOME": "/home/of-tests", "USER": "tester", "STRANGER": "not for children"}
 
@@ -50,13 +54,26 @@ def oracle_over_http(*options: str) -> Generator[str]:
 
 @asynccontextmanager
 async def running(
-    server: McpServer, *, env: dict[str, str] | None = None, backoff_s: Sequence[float] = BACKOFF_S
+    server: McpServer,
+    *,
+    env: dict[str, str] | None = None,
+    backoff_s: Sequence[float] = BACKOFF_S,
+    home: Path | None = None,
 ) -> AsyncGenerator[Upstream]:
+    """`server` as an installation with the directory `home` uses it; confined where this machine can."""
     async with open_http() as http, task_group() as group:
-        upstream = Upstream(server, http=http, env=ENV | (env or {}), version="1.2.3", backoff_s=backoff_s)
-        await group.start(upstream.run)
-        yield upstream
-        group.cancel_scope.cancel()
+        with tempfile.TemporaryDirectory() as temporary:
+            upstream = Upstream(
+                server,
+                http=http,
+                env=ENV | (env or {}),
+                version="1.2.3",
+                launcher=Launcher(sandbox=SANDBOX, home=home or Path(temporary)),
+                backoff_s=backoff_s,
+            )
+            await group.start(upstream.run)
+            yield upstream
+            group.cancel_scope.cancel()
 
 
 async def until(true: Callable[[], object], *, within_s: float = 10) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nanobot.config import builtin
 from nanobot.config.build_hooks import build_hooks
+from nanobot.config.build_sandbox import build_sandbox
 from nanobot.config.json_schema import check_schema
 from nanobot.config.model import McpServer, ToolOverride
 from nanobot.config.references import Known
@@ -37,6 +38,8 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         args=server.names("args"),
         env=server.value("env", {}),
         cwd=server.text("cwd"),
+        ports=server.names("ports") or ("mcp",),
+        sandbox=build_sandbox(server),
         protocol=server.value("protocol", "auto"),
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,
         tool_overrides=_overrides(server),
@@ -55,22 +58,26 @@ def builtin_server(name: str) -> McpServer:
 
 def _check_shape(name: str, server: View) -> None:
     command, url = server.text("command"), server.text("url")
-    hint = "`command` starts a program, `url` reaches a remote server"
+    hint = "`command` starts a program, `url` reaches a server, both start one and reach it over HTTP"
     if not command and not url:
         server.place.error(
             "bad-server-shape", server.at, f"The server {name!r} needs `command` or `url`.", hint
         )
-    elif command and url:
-        server.place.error(
-            "bad-server-shape", server.at, f"The server {name!r} has both `command` and `url`.", hint
-        )
-    elif command:
+    elif not url:
         _reject(server, "headers", name, "`headers` are for servers with `url`")
-    else:
-        for key in ("args", "env", "cwd"):
+    elif not command:
+        for key in ("args", "env", "cwd", "sandbox"):
             _reject(server, key, name, f"`{key}` is for servers with `command`")
     if url and not url.startswith(("http://", "https://", "${")):
         server.place.key("url").error(
+    elif server.under("sandbox").value("network", "host") != "host":
+        server.place.key("sandbox").error(
+            "bad-server-shape",
+            server.origin("sandbox"),
+            f"The server {name!r} is reached by its `url`, which needs `network: host`.",
+        )
+    if not (command and url):
+        _reject(server, "ports", name, "`ports` are for servers with both `command` and `url`")
             "bad-value", server.origin("url"), "A url begins with http:// or https://."
         )
 

@@ -91,6 +91,17 @@ HELP: dict[str, str] = {
     "mcpServers.*.args": "Its arguments. `${NAME}` is replaced.",
     "mcpServers.*.env": "Its environment, beside PATH, HOME and USER. `${NAME}` is replaced.",
     "mcpServers.*.cwd": "Where it starts; default: the directory of this document.",
+    "mcpServers.*.ports": "Names of free ports for a server that is started and reached by `url`; each is "
+    "`${port:NAME}` (default `mcp`).",
+    "mcpServers.*.sandbox": "How the process is confined; `off`: not at all.",
+    "mcpServers.*.sandbox.network": "`host`: the machine's network (default); `none`; `proxy`: only through "
+    "a proxy that refuses private addresses.",
+    "mcpServers.*.sandbox.allowHosts": "Private hosts, addresses or networks that the proxy lets through.",
+    "mcpServers.*.sandbox.writable": "Folders and files it may change. `${NAME}` is replaced.",
+    "mcpServers.*.sandbox.readable": "Folders and files it may read. `${NAME}` is replaced.",
+    "mcpServers.*.sandbox.memory": "Most memory of one of its processes, as `512m` or `2g`.",
+    "mcpServers.*.sandbox.cpus": "Most processors it may use.",
+    "mcpServers.*.sandbox.pids": "Most processes it may have.",
     "mcpServers.*.protocol": "`auto`, or the era of the protocol to speak.",
     "mcpServers.*.allowTools": "Only these of its tools; `[]`: none.",
     "mcpServers.*.toolOverrides": "Only these of its tools, with a new name, description or schema.",

@@ -138,6 +138,24 @@ AGENT = Table(
 AGENT_FILE = Table({**AGENT.keys, "id": Text()})
 """Front matter of `agents/<id>.md`. Its `id` never counts; the file name does."""
 
+SANDBOX = TextOr(
+    Table(
+        {
+            "network": Text(("host", "none", "proxy")),
+            "allowHosts": Names(),
+            "writable": Names(split=False),
+            "readable": Names(split=False),
+            "memory": Text(
+                pattern=re.compile(r"[1-9][0-9]{0,5}[mg]", re.IGNORECASE),
+                expected="a size such as `512m` or `2g`",
+            ),
+            "cpus": Number(0.01, 4096),
+            "pids": Number(1, 4_194_304, whole=True),
+        }
+    ),
+    "a section",
+)
+
 MCP_SERVER = Table(
     {
         "name": Text(),
@@ -148,6 +166,8 @@ MCP_SERVER = Table(
         "args": Names(unique=False, split=False),
         "env": _TEXTS,
         "cwd": Text(),
+        "ports": Names(),
+        "sandbox": SANDBOX,
         "protocol": Text(("auto", "legacy", "modern")),
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),

@@ -214,7 +214,7 @@ class OAuthSettings:
 class McpServer:
     """An MCP server we use. `command` alone: stdio process; `url` alone: remote; neither: built in.
 
-    `allow_tools` None means all tools, an empty tuple none.
+    `allow_tools` None means all tools, an empty tuple none. `sandbox` None: the process is not confined.
     """
 
     name: str
@@ -227,6 +227,13 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
     protocol: Literal["auto", "legacy", "modern"] = "auto"
+    ports: tuple[str, ...] = ("mcp",)
+    sandbox: SandboxSettings | None = field(default_factory=SandboxSettings)
+    image: str = ""
+    dockerfile: str = ""
+    source: ImageSource | None = None
+    workdir: str = ""
+    in_container: bool = False
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     tool_prefix: str = ""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import anyio
@@ -23,8 +25,9 @@ from nanobot.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
 from nanobot.http import Http
 from nanobot.upstream.definition import Remote, expanded
 from nanobot.upstream.inputs import completed
+from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.pages import read_pages
-from nanobot.upstream.process import Command, StartFailed, open_process, redacted
+from nanobot.upstream.process import StartFailed, redacted
 from nanobot.wire.call import Call
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
@@ -101,6 +104,7 @@ class Upstream:
     """One configured server; satisfies `wire.source.Source`. Used by many tasks at once.
 
     `env` is what `${NAME}` is looked up in. Nothing is started before somebody asks for something.
+    Without a `launcher` only what is not to be confined can be started.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Upstream:
         http: Http,
         env: Mapping[str, str],
         version: str,
+        launcher: Launcher | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -117,6 +122,7 @@ class Upstream:
         self._server = server
         self._http = http
         self._env = env
+        self._launcher = launcher or Launcher(sandbox=None, home=Path(os.devnull))
         self._hello = Hello(version=version, capabilities=CAPABILITIES, protocol=server.protocol)
         self._backoff_s = backoff_s
         self._now = now
@@ -213,10 +219,9 @@ class Upstream:
         pauses = Pauses(self._backoff_s)
         try:
             await self._wanted.wait()
-            target = expanded(self._server, self._env)
-            self._secrets = target.secrets
+            self._secrets = self._launcher.check(self._server, self._env)
             while True:
-                lived_s, reason = await self._attempt(target)
+                lived_s, reason = await self._attempt()
                 log.warning("no connection", extra={"server": self.name, "reason": reason})
                 if pause_s := pauses.after(lived_s):
                     self._fail("backoff", reason, pause_s)
@@ -228,7 +233,7 @@ class Upstream:
         finally:
             self._fail("idle", "it was stopped")
 
-    async def _attempt(self, target: Remote | Command) -> tuple[float | None, str]:
+    async def _attempt(self) -> tuple[float | None, str]:
         """Connect and stay connected: for how many seconds (None: never was), and why it ended."""
         self._unsettle()
         self._failure = None
@@ -237,7 +242,7 @@ class Upstream:
         reason = ""
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self._limit_s) as scope:
-                async with self._opened(target) as connection:
+                async with self._opened() as connection:
                     scope.deadline = math.inf  # the limit was for getting here
                     ready_at = anyio.current_time()
                     self._adopt(connection)
@@ -252,21 +257,21 @@ class Upstream:
             log.exception("connection ended by a fault", extra={"server": self.name})
             reason = f"an internal fault ({type(e).__name__}); the log has the details"
         lived_s = None if ready_at is None else anyio.current_time() - ready_at
-        return lived_s, redacted(reason, target.secrets)
+        return lived_s, redacted(reason, self._secrets)
 
     @asynccontextmanager
-    async def _opened(self, target: Remote | Command) -> AsyncGenerator[Connection]:
-        if isinstance(target, Remote):
-            async with open_streamable_http(
-                self._http, target.url, self._hello, self._heard, headers=target.headers
-            ) as connection:
-                yield connection
-        else:
-            async with (
-                open_process(target) as child,
-                open_duplex(child, self._hello, self._heard, explain=child.explain) as connection,
-            ):
-                yield connection
+    async def _opened(self) -> AsyncGenerator[Connection]:
+        async with self._launcher.opened(self._server, self._env, self._http) as target:
+            if isinstance(target, Remote):
+                async with open_streamable_http(
+                    self._http, target.url, self._hello, self._heard, headers=target.headers
+                ) as connection:
+                    yield connection
+            else:
+                async with open_duplex(
+                    target, self._hello, self._heard, explain=target.explain
+                ) as connection:
+                    yield connection
 
     def _adopt(self, connection: Connection) -> None:
         connected = connection.connected

@@ -13,7 +13,9 @@ from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError
 from nanobot.upstream.process import Command
 
-INHERITED: Final = ("PATH", "HOME", "USER")
+_INHERITED = re.compile(
+    r"PATH|HOME|USER|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|(?:HTTP|HTTPS|ALL|NO)_PROXY|(?:http|https|all|no)_proxy"
+)
 """What a child sees of our environment; everything else must be written into its `env`."""
 
 SHORTEST_SECRET: Final = 6
@@ -33,32 +35,45 @@ class Remote:
     """Texts that must not reach a log or an error; longest first."""
 
 
-def expanded(server: McpServer, env: Mapping[str, str]) -> Remote | Command:
-    """How to reach `server` with the variables of `env`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A server that we start and then reach over HTTP at `remote`."""
+
+    command: Command
+    remote: Remote
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        return self.command.secrets
+
+
+def expanded(
+    server: McpServer, env: Mapping[str, str], ports: Mapping[str, int] | None = None
+) -> Remote | Command | Started:
+    """How to reach `server` with the variables of `env`, and `ports` by their names.
 
     Raises `ConfigError` naming server, field and variable; then nothing of the definition has been used.
     """
+    for name, port in (ports or {}).items():
+        env = {**env, f"port:{name}": str(port), f"nanobot:port:{name}": str(port)}
     if server.url and server.command:
-        raise ConfigError(
-            f"MCP server {server.name!r} has both url and command; servers that are started and then "
-            "reached over HTTP are not supported yet, so keep one of the two."
-        )
+        return Started(command=command_of(server, env), remote=_remote(server, env))
     if server.url:
         return _remote(server, env)
     if server.command:
-        return _command(server, env)
+        return command_of(server, env)
     raise ConfigError(f"MCP server {server.name!r} has neither url nor command.")
 
 
 def _remote(server: McpServer, env: Mapping[str, str]) -> Remote:
-    url = _expand(server, "url", server.url, env)
+    url = expand_in(server, "url", server.url, env)
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"The url of MCP server {server.name!r} must start with http:// or https://.")
     headers: dict[str, str] = {}
     for name, value in server.headers.items():
         place = f"headers.{name}"
-        name = _expand(server, place, name, env)
-        value = _expand(server, place, value, env)
+        name = expand_in(server, place, name, env)
+        value = expand_in(server, place, value, env)
         if not _HEADER_NAME.fullmatch(name) or not (value.isprintable() or value.isspace()):
             raise ConfigError(
                 f"{place} of MCP server {server.name!r} cannot be sent: a header is one line of text."
@@ -67,24 +82,38 @@ def _remote(server: McpServer, env: Mapping[str, str]) -> Remote:
     return Remote(url=url, headers=headers, secrets=_secrets([*headers.values(), *_referenced(server, env)]))
 
 
-def _command(server: McpServer, env: Mapping[str, str]) -> Command:
-    program = _expand(server, "command", server.command, env)
+def command_of(server: McpServer, env: Mapping[str, str]) -> Command:
+    """The process of a server, not confined."""
+    program = expand_in(server, "command", server.command, env)
     argv = [sys.executable, "-m", "nanobot"] if server.command == "nanobot" else [program]
-    argv += [_expand(server, f"args[{n}]", text, env) for n, text in enumerate(server.args)]
+    argv += [expand_in(server, f"args[{n}]", text, env) for n, text in enumerate(server.args)]
     own = {
-        _expand(server, f"env.{name}", name, env): _expand(server, f"env.{name}", value, env)
+        expand_in(server, f"env.{name}", name, env): expand_in(server, f"env.{name}", value, env)
         for name, value in server.env.items()
     }
+    inherited = {name: value for name, value in env.items() if _INHERITED.fullmatch(name)}
     return Command(
         server=server.name,
         argv=argv,
-        env={name: env[name] for name in INHERITED if name in env} | own,
-        cwd=server.base_dir / _expand(server, "cwd", server.cwd, env),
-        secrets=_secrets([*own.values(), *_referenced(server, env)]),
+        env=inherited | own,
+        cwd=server.base_dir / _working_folder(server, env),
+        secrets=_secrets([*own.values(), *_proxies(inherited), *_referenced(server, env)]),
     )
 
 
-def _expand(server: McpServer, place: str, text: str, env: Mapping[str, str]) -> str:
+def _working_folder(server: McpServer, env: Mapping[str, str]) -> str:
+    if server.cwd or not server.workdir:
+        return expand_in(server, "cwd", server.cwd, env)
+    return expand_in(server, "workdir", server.workdir, env)
+
+
+def _proxies(env: Mapping[str, str]) -> list[str]:
+    """Addresses of proxies, which may hold a password."""
+    return [value for name, value in env.items() if name.lower().endswith("_proxy") and "@" in value]
+
+
+def expand_in(server: McpServer, place: str, text: str, env: Mapping[str, str]) -> str:
+    """`text` of the field `place` expanded. Raises `ConfigError` that names both."""
     try:
         return expand(text, env)
     except ConfigError as e:
@@ -94,7 +123,7 @@ def _expand(server: McpServer, place: str, text: str, env: Mapping[str, str]) ->
 def _referenced(server: McpServer, env: Mapping[str, str]) -> list[str]:
     """The values of all variables that the definition mentions."""
     texts = (
-        *(server.url, server.command, server.cwd, *server.args),
+        *(server.url, server.command, server.cwd, server.workdir, *server.args),
         *(*server.env, *server.env.values(), *server.headers, *server.headers.values()),
     )
     return [env[name] for text in texts for name in _REFERENCE.findall(text) if name in env]

@@ -18,9 +18,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
+from anyio import to_thread
 
 from nanobot.aio import task_group
 from nanobot.errors import NanobotError
@@ -60,6 +61,18 @@ class Command:
     cwd: Path
     secrets: Sequence[str] = field(default=(), repr=False)
     """Texts that the server may print but that must not reach a log or an error; longest first."""
+    cage: Cage | None = None
+    """None: it runs with all the rights of this process."""
+
+
+class Cage(Protocol):
+    """What confines a process."""
+
+    def enter(
+        self, argv: Sequence[str], cwd: Path, env: Mapping[str, str]
+    ) -> tuple[Sequence[str], Mapping[str, str]]:
+        """The command line that runs `argv` confined, and the environment for it. Runs in a thread."""
+        ...
 
 
 @asynccontextmanager
@@ -138,6 +151,16 @@ class Child:
                 self._lines.finish()
         return line
 
+    async def drain_stdout(self) -> None:
+        """Read and forget what the server prints: for one that does not speak over its output."""
+        while await self._stdout.read(CHUNK):
+            pass
+
+    async def ended(self) -> str:
+        """Wait for the server to end by itself; why it did."""
+        await self._process.wait()
+        return await self.explain()
+
     async def aclose(self) -> None:
         """Close the server's stdin, which asks it to leave."""
         self._stdin.close()
@@ -188,7 +211,10 @@ def redacted(text: str, secrets: Sequence[str]) -> str:
 
 
 async def _start(command: Command, lifeline: int) -> Process:
-    argv = list(command.argv)
+    argv, env = list(command.argv), command.env
+    if command.cage is not None:
+        entered, env = await to_thread.run_sync(command.cage.enter, argv, command.cwd, env)
+        argv = list(entered)
     if sys.platform != "win32":
         argv = [sys.executable, "-I", "-S", str(WARDEN), str(lifeline), *argv]
     return await asyncio.create_subprocess_exec(
@@ -196,7 +222,7 @@ async def _start(command: Command, lifeline: int) -> Process:
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
-        env=dict(command.env),
+        env=dict(env),
         cwd=command.cwd,
         limit=4 * CHUNK,
         pass_fds=() if sys.platform == "win32" else (lifeline,),

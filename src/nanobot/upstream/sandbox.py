@@ -7,10 +7,11 @@ The environment is whatever the caller gives the process; giving it little is th
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -33,7 +34,7 @@ _SCRATCH = (Path("/tmp"), Path("/var/tmp"))
 
 _SECRETS = (
     ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .password-store .netrc .git-credentials "
-    ".npmrc .pypirc"
+    ".npmrc .pypirc .cargo/credentials .cargo/credentials.toml .gem/credentials .config/op .vault-token"
 ).split()
 
 _PROBE_S = 10
@@ -54,12 +55,14 @@ class Sandbox(Protocol):
         network: bool,
         readable: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
+        shown: Mapping[Path, Path] | None = None,
     ) -> list[str]:
         """The command line that runs `argv` confined, in the folder `cwd`.
 
         Of nested paths the innermost decides: a `writable` folder inside a `hidden` one can be written, a
         `hidden` one inside a `writable` one is empty. `cwd` must lie in a visible path. Paths that do not
-        exist are left out. An absolute `argv[0]` brings its installation along, read-only.
+        exist are left out. An absolute `argv[0]` brings its installation along, read-only. `shown` are
+        writable stand-ins: at the path of each key stands what is really at its value.
         """
         ...
 
@@ -80,8 +83,11 @@ class Bubblewrap:
         network: bool,
         readable: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
+        shown: Mapping[Path, Path] | None = None,
     ) -> list[str]:
         mounts = _opened(self.system, (*readable, *installation(argv[0])), writable, hidden)
+        for place, real in (shown or {}).items():
+            mounts[place] = ("--bind", str(real), str(place))
         options = [option for path in sorted(mounts, key=_depth) for option in mounts[path]]
         sealed = [path for path, mount in mounts.items() if mount[0] == "--tmpfs" and path not in _SCRATCH]
         if Path("/") not in mounts:
@@ -176,13 +182,18 @@ def _opened(
 ) -> Mounts:
     """`system` with the given paths added; where one is named twice, the later kind holds."""
     mounts = dict(system)
+    aliases: Mounts = {}
     for kind, paths in (("--ro-bind", readable), ("--bind", writable)):
         for path in paths:
             real = path.resolve()
-            if real.exists() and (kind == "--bind" or not _is_system(real)):
+            if os.path.exists(real) and (kind == "--bind" or not _is_system(real)):
                 mounts[real] = (kind, str(real), str(real))
                 if real != path.absolute():
-                    mounts[path.absolute()] = (kind, str(real), str(path.absolute()))
+                    aliases[path.absolute()] = (kind, str(real), str(path.absolute()))
+    for path, mount in aliases.items():
+        # Inside a visible folder the link itself is there and leads to the real place; on it nothing mounts.
+        if not any(path.is_relative_to(outer) for outer, of in mounts.items() if of[0].endswith("bind")):
+            mounts[path] = mount
     opened = [path for path, mount in mounts.items() if mount[0].endswith("bind")]
     for path in (*hidden, *secrets_of(Path.home())):
         real = path.resolve()

@@ -10,12 +10,14 @@ The same happens to what is left behind when the command ends by itself. Exits a
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import sys
 import time
 
 GRACE_S = 2.0
+SANDBOX = "bwrap"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -46,6 +48,7 @@ def _become(argv: list[str], prctl: _Prctl) -> None:
     """Turn this forked process into the command; never returns."""
     os.setpgid(0, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold every secret it was given
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
@@ -69,7 +72,12 @@ def _watch(child: int, lifeline: int, wake: int) -> int:
 
 
 def _stop(child: int) -> int:
-    _signal_group(child, signal.SIGTERM)
+    # A sandbox that is asked to leave takes what is in it along at once; so those inside are asked alone.
+    inside = _inside_sandbox(child)
+    for pid in inside:
+        _send(pid, signal.SIGTERM)
+    if not inside:
+        _signal_group(child, signal.SIGTERM)
     deadline = time.monotonic() + GRACE_S
     while time.monotonic() < deadline:
         for pid, status in _reap():
@@ -97,12 +105,36 @@ def _end_all(group: int) -> None:
 
 def _children() -> list[int]:
     """Our direct children; everything below them becomes one when they end."""
-    me = os.getpid()
+    return _children_of(os.getpid())
+
+
+def _children_of(pid: int) -> list[int]:
     try:
-        with open(f"/proc/{me}/task/{me}/children", encoding="ascii") as listing:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as listing:
             return [int(pid) for pid in listing.read().split()]
     except OSError:
         return []
+
+
+def _inside_sandbox(child: int) -> list[int]:
+    """The processes that bubblewrap runs, none if the command is not it."""
+    if _name(child) != SANDBOX:
+        return []
+    found: list[int] = []
+    to_do = [child]
+    while to_do:
+        below = _children_of(to_do.pop())
+        to_do += below
+        found += [pid for pid in below if _name(pid) != SANDBOX]
+    return found
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as name:
+            return name.read().strip()
+    except OSError:
+        return ""
 
 
 def _reap() -> list[tuple[int, int]]:

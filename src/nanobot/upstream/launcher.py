@@ -1,0 +1,135 @@
+"""How the servers of a configuration are started: confined, with ports of their own where they need some."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nanobot.config.model import McpServer, SandboxSettings
+from nanobot.errors import ConfigError
+from nanobot.http import Http
+from nanobot.upstream.confinement import REFUSAL, Cage, Limits, private_folder
+from nanobot.upstream.definition import Remote, Started, expand_in, expanded
+from nanobot.upstream.filter_proxy import PROXY_VARIABLES, open_filter_proxy, proxy_environment
+from nanobot.upstream.process import Child, Command, open_process
+from nanobot.upstream.sandbox import Sandbox
+from nanobot.upstream.started import EndedTooSoon, answering
+
+PORT_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """What starting needs of this machine. `sandbox` None: nothing here can confine a process.
+
+    `home` holds the state of this installation; servers see nothing of it but folders of their own.
+    """
+
+    sandbox: Sandbox | None
+    home: Path
+
+    def check(self, server: McpServer, env: Mapping[str, str]) -> Sequence[str]:
+        """The secrets of the definition. Raises `ConfigError` if it cannot be used; starts nothing."""
+        target = expanded(server, env, dict.fromkeys(server.ports, 1))
+        if not isinstance(target, Remote):
+            self._confined(server, target.command if isinstance(target, Started) else target, env)
+        return target.secrets
+
+    @asynccontextmanager
+    async def opened(
+        self, server: McpServer, env: Mapping[str, str], http: Http
+    ) -> AsyncGenerator[Remote | Child]:
+        """Where `server` is reached until the block ends: an address, or the pipes of its process.
+
+        Raises `StartFailed`; `ConnectionLost` in the block when a process that serves HTTP ends.
+        """
+        if server.url and server.command:
+            async with self._serving(server, env, http) as remote:
+                yield remote
+            return
+        target = expanded(server, env)
+        assert not isinstance(target, Started)
+        if isinstance(target, Remote):
+            yield target
+            return
+        async with _open(self._confined(server, target, env), server.sandbox) as child:
+            yield child
+
+    @asynccontextmanager
+    async def _serving(self, server: McpServer, env: Mapping[str, str], http: Http) -> AsyncGenerator[Remote]:
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            # Somebody else may take a port between our looking and the server's: then others are tried.
+            target = expanded(server, env, free_ports(server.ports))
+            assert isinstance(target, Started)
+            command = self._confined(server, target.command, env)
+            try:
+                async with (
+                    _open(command, server.sandbox) as child,
+                    answering(child, target.remote, http),
+                ):
+                    yield target.remote
+                    return
+            except EndedTooSoon:
+                if attempt == PORT_ATTEMPTS:
+                    raise
+
+    def _confined(self, server: McpServer, command: Command, env: Mapping[str, str]) -> Command:
+        settings = server.sandbox
+        if settings is None or server.command == "nanobot":
+            return command
+        if self.sandbox is None:
+            raise ConfigError(REFUSAL)
+        inner = {name: value for name, value in command.env.items() if name != "TMPDIR"}
+        if settings.network != "host":
+            inner = {name: value for name, value in inner.items() if name.upper() not in PROXY_VARIABLES}
+        cage = Cage(
+            sandbox=self.sandbox,
+            home=self.home,
+            private=private_folder(self.home, server.name),
+            base_dir=server.base_dir,
+            may_change_cwd=bool(server.cwd or server.workdir),
+            readable=_paths(server, "sandbox.readable", settings.readable, env),
+            writable=_paths(server, "sandbox.writable", settings.writable, env),
+            network=settings.network == "host",
+            limits=Limits(memory_bytes=settings.memory_bytes, cpus=settings.cpus, pids=settings.pids),
+        )
+        return replace(command, cage=cage, env=inner)
+
+
+@asynccontextmanager
+async def _open(command: Command, settings: SandboxSettings | None) -> AsyncGenerator[Child]:
+    """The process of `command`, with its filtering proxy beside it if it is to have one."""
+    if not isinstance(command.cage, Cage) or settings is None or settings.network != "proxy":
+        async with open_process(command) as child:
+            yield child
+        return
+    async with open_filter_proxy(settings.allow_hosts, server=command.server) as way_out:
+        cage = replace(command.cage, proxy=way_out)
+        env = {**command.env, **proxy_environment()}
+        async with open_process(replace(command, cage=cage, env=env)) as child:
+            yield child
+
+
+def free_ports(names: Sequence[str]) -> dict[str, int]:
+    """A free port of loopback for each name, all different. They are free when this returns, no longer."""
+    with ExitStack() as held:
+        ports: dict[str, int] = {}
+        for name in names:
+            listener = held.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", 0))
+            ports[name] = listener.getsockname()[1]
+        return ports
+
+
+def _paths(server: McpServer, place: str, texts: Sequence[str], env: Mapping[str, str]) -> list[Path]:
+    """Paths written in a definition: `${NAME}` and `~` replaced, relative to its document."""
+    found: list[Path] = []
+    for text in texts:
+        path = expand_in(server, place, text, env)
+        if path == "~" or path.startswith("~/"):
+            path = env.get("HOME", "/") + path[1:]
+        found.append(server.base_dir.absolute() / path)
+    return found
