@@ -30,8 +30,8 @@ from nanobot.hub.publish import Publisher
 from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
 from nanobot.upstream.connection import Upstream
-from nanobot.upstream.sandbox import find_sandbox
 from nanobot.upstream.launcher import Launcher
+from nanobot.upstream.sandbox import find_sandbox
 from nanobot.wire.source import Source
 
 log = logging.getLogger(__name__)
@@ -77,9 +77,9 @@ async def open_app(
     async with open_http() as http, database as store:
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
-        upstreams = {
         sandbox = find_sandbox()
         launcher = Launcher(sandbox=sandbox, home=config.home)
+        upstreams = {
             server.name: Upstream(server, http=http, env=config.env, version=__version__, launcher=launcher)
             for server in config.mcp_servers.values()
             if not server.builtin and server.name not in extra

@@ -68,8 +68,6 @@ def _check_shape(name: str, server: View) -> None:
     elif not command:
         for key in ("args", "env", "cwd", "sandbox"):
             _reject(server, key, name, f"`{key}` is for servers with `command`")
-    if url and not url.startswith(("http://", "https://", "${")):
-        server.place.key("url").error(
     elif server.under("sandbox").value("network", "host") != "host":
         server.place.key("sandbox").error(
             "bad-server-shape",
@@ -78,6 +76,8 @@ def _check_shape(name: str, server: View) -> None:
         )
     if not (command and url):
         _reject(server, "ports", name, "`ports` are for servers with both `command` and `url`")
+    if url and not url.startswith(("http://", "https://", "${")):
+        server.place.key("url").error(
             "bad-value", server.origin("url"), "A url begins with http:// or https://."
         )
 

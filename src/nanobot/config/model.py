@@ -212,7 +212,8 @@ class OAuthSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """An MCP server we use. `command` alone: stdio process; `url` alone: remote; neither: built in.
+    """An MCP server we use. `command` alone: stdio process; `url` alone: remote; both: a process that serves
+    HTTP; an image: the same in a container; none of them: built in.
 
     `allow_tools` None means all tools, an empty tuple none. `sandbox` None: the process is not confined.
     """
@@ -226,7 +227,6 @@ class McpServer:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
-    protocol: Literal["auto", "legacy", "modern"] = "auto"
     ports: tuple[str, ...] = ("mcp",)
     sandbox: SandboxSettings | None = field(default_factory=SandboxSettings)
     image: str = ""
@@ -234,6 +234,7 @@ class McpServer:
     source: ImageSource | None = None
     workdir: str = ""
     in_container: bool = False
+    protocol: Literal["auto", "legacy", "modern"] = "auto"
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     tool_prefix: str = ""

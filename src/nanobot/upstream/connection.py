@@ -23,7 +23,7 @@ from anyio.abc import TaskStatus
 from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
 from nanobot.http import Http
-from nanobot.upstream.definition import Remote, expanded
+from nanobot.upstream.definition import Remote
 from nanobot.upstream.inputs import completed
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.pages import read_pages
