@@ -10,6 +10,7 @@
     │   └── Duplicate        what was to be stored is there already
     ├── UpstreamError        an MCP server we use
     │   ├── UpstreamUnavailable   not reachable, crashed, or waiting before its next try
+    │   │   └── LoginRequired     nobody may use it before a person has logged in
     │   └── UpstreamTimeout       no answer within its time
     ├── RpcError             a JSON-RPC error, ours or a peer's (`wire.rpc`)
     └── ProviderError        a model provider (`llm.model`)
@@ -93,6 +94,16 @@ class UpstreamUnavailable(UpstreamError):
         super().__init__(server, f"MCP server {server!r} is not available: {reason}")
         self.reason = reason
         self.maybe_sent = maybe_sent
+
+
+class LoginRequired(UpstreamUnavailable):
+    """A person must log in to `server`, at `auth_url` ("" if no login can be completed in this process)."""
+
+    code = "upstream.login_required"
+
+    def __init__(self, server: str, reason: str, *, auth_url: str = "") -> None:
+        super().__init__(server, f"{reason}; `nanobot mcp login {server}` logs in from a terminal")
+        self.auth_url = auth_url
 
 
 class UpstreamTimeout(UpstreamError):

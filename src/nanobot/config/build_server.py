@@ -9,7 +9,7 @@ from nanobot.config import builtin
 from nanobot.config.build_hooks import build_hooks
 from nanobot.config.build_sandbox import build_sandbox
 from nanobot.config.json_schema import check_schema
-from nanobot.config.model import McpServer, ToolOverride
+from nanobot.config.model import McpServer, OAuthSettings, ToolOverride
 from nanobot.config.references import Known
 from nanobot.config.view import View
 
@@ -44,6 +44,7 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,
         tool_overrides=_overrides(server),
         tool_prefix=server.text("toolPrefix"),
+        oauth=_oauth(server),
         hooks=build_hooks("server", server, folders, known),
         timeout_ms=server.value("timeoutMs", 30_000),
         tool_timeout_s=float(server.value("toolTimeout", 300.0)),
@@ -65,6 +66,7 @@ def _check_shape(name: str, server: View) -> None:
         )
     elif not url:
         _reject(server, "headers", name, "`headers` are for servers with `url`")
+        _reject(server, "oauth", name, "`oauth` is for servers with `url`")
     elif not command:
         for key in ("args", "env", "cwd", "sandbox"):
             _reject(server, key, name, f"`{key}` is for servers with `command`")
@@ -86,6 +88,21 @@ def _reject(server: View, key: str, name: str, reason: str) -> None:
     if server.has(key):
         message = f"The server {name!r} cannot have this: {reason}."
         server.place.key(key).error("bad-server-shape", server.origin(key), message)
+
+
+def _oauth(server: View) -> OAuthSettings | None:
+    if not server.has("oauth"):
+        return None
+    oauth = server.under("oauth")
+    if oauth.has("clientSecret") and not oauth.has("clientId"):
+        oauth.place.key("clientSecret").error(
+            "bad-value", oauth.origin("clientSecret"), "A clientSecret needs the clientId it belongs to."
+        )
+    return OAuthSettings(
+        client_id=oauth.text("clientId"),
+        client_secret=oauth.text("clientSecret"),
+        scopes=oauth.names("scopes"),
+    )
 
 
 def _overrides(server: View) -> dict[str, ToolOverride]:

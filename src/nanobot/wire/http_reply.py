@@ -49,6 +49,10 @@ class Refused(ConnectionLost):
         self.status = status
 
 
+class Unauthorized(Refused):
+    """The server wants a token, or another one than it got (HTTP status 401)."""
+
+
 @dataclass(slots=True)
 class Place:
     """How far an event stream has been read, so that it can be taken up again."""
@@ -99,12 +103,14 @@ async def refusal(reply: HttpStream, sent: Mapping[str, str]) -> Exception:
         wait = reply.headers.get("Retry-After", "")
         if wait.isdigit() and int(wait) <= LONGEST_WAIT_S:
             return Later(int(wait), status)
+    if status == 401:
+        return Unauthorized(status, "it answered HTTP status 401: it wants credentials")
     if status >= 400 and media_type(reply) == JSON:
         with suppress(RpcError):
             message = decode(await _whole(reply), mend=True)
             if isinstance(message, ErrorResponse):
                 return message.error
-    hints = {401: ": it wants credentials", 403: ": it forbids this", 202: " to a request"}
+    hints = {403: ": it forbids this", 202: " to a request"}
     return Refused(status, f"it answered HTTP status {status}{hints.get(status, '')}")
 
 

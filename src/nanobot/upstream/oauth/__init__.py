@@ -1,0 +1,1 @@
+"""Being an OAuth client of MCP servers that want a login."""

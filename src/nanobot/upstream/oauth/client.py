@@ -1,0 +1,116 @@
+"""The OAuth client of this installation: what every login and every token needs, put together once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from nanobot.config.model import McpServer, OAuthSettings
+from nanobot.http import Http
+from nanobot.store.grants import Grants
+from nanobot.store.leases import Leases
+from nanobot.upstream.oauth.challenge import Challenge
+from nanobot.upstream.oauth.discovery import (
+    AuthorizationServer,
+    Resource,
+    find_authorization_server,
+    find_resource,
+)
+from nanobot.upstream.oauth.documents import CheckAddress, any_address
+from nanobot.upstream.oauth.flow import Flows
+from nanobot.upstream.oauth.grant import Client, Grant
+from nanobot.upstream.oauth.registration import configured_client, document_client, register
+
+if TYPE_CHECKING:
+    from nanobot.upstream.oauth.authorizer import Authorizer
+
+CALLBACK_PATH = "/oauth/callback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """`redirect_uri`: where people come back to after a login; "" while nobody listens for them.
+
+    `public_url` is our own address on the web, "" if we have none. `check` guards addresses that servers
+    send us to.
+    """
+
+    http: Http
+    grants: Grants
+    leases: Leases
+    env: Mapping[str, str] = field(repr=False)
+    redirect_uri: str = ""
+    public_url: str = ""
+    flows: Flows = field(default_factory=Flows)
+    check: CheckAddress = any_address
+    now: Callable[[], float] = time.time
+
+    def authorizer(self, server: McpServer, url: str, *, account: str = "") -> Authorizer:
+        """The access of `account` to `server`, which is reached at `url`."""
+        from nanobot.upstream.oauth.authorizer import Authorizer
+
+        return Authorizer(self, url, server.oauth or OAuthSettings(), account=account)
+
+    async def prepare(
+        self,
+        url: str,
+        settings: OAuthSettings,
+        challenge: Challenge,
+        *,
+        scopes: tuple[str, ...] | None,
+        known: Grant | None,
+    ) -> tuple[Grant, tuple[str, ...]]:
+        """Who is asked for what: a grant without a new token, and the scopes to ask for.
+
+        A registration in `known` is used again if it is with the same issuer and for our present address;
+        so is its token. Raises `AuthorizationFailed`.
+        """
+        resource = await find_resource(self.http, url, challenge, check=self.check)
+        server = await find_authorization_server(self.http, resource.issuer, check=self.check)
+        if known is not None and known.authorization_server.issuer != server.issuer:
+            known = None  # what one issuer gave us is nothing to another
+        client = await self._identity(server, settings, None if known is None else known.client)
+        grant = Grant(
+            resource=resource.id,
+            authorization_server=server,
+            client=client,
+            token=None if known is None else known.token,
+        )
+        return grant, _scopes(scopes, settings, challenge, resource, server)
+
+    async def _identity(
+        self, server: AuthorizationServer, settings: OAuthSettings, known: Client | None
+    ) -> Client:
+        client = configured_client(server, settings, self.env) or document_client(server, self.public_url)
+        if client is not None:
+            return client
+        if (
+            known is not None
+            and known.origin == "registered"
+            and known.redirect_uri == self.redirect_uri
+            and not 0 < known.secret_expires_at <= self.now()
+        ):
+            return known
+        return await register(self.http, server, self.redirect_uri)
+
+
+def callback_uri(public_url: str, port: int | None) -> str:
+    """Where a login comes back to: our public address, else this machine, else "" (nobody listens)."""
+    if public_url:
+        return public_url + CALLBACK_PATH
+    return f"http://localhost:{port}{CALLBACK_PATH}" if port else ""
+
+
+def _scopes(
+    wanted: tuple[str, ...] | None,
+    settings: OAuthSettings,
+    challenge: Challenge,
+    resource: Resource,
+    server: AuthorizationServer,
+) -> tuple[str, ...]:
+    scopes = wanted or settings.scopes or challenge.scopes or resource.scopes
+    if "offline_access" in server.scopes:
+        scopes = (*scopes, "offline_access")
+    return tuple(dict.fromkeys(scopes))
