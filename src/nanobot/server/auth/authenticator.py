@@ -88,7 +88,8 @@ class Authenticator:
         scope["state"]["account"] = principal.account
         scope["state"]["principal"] = principal
         if principal.expires_at is not None and scope["method"] == "GET":
-            await _until(principal.expires_at, self._inner, scope, receive, send)
+            if not await _until(principal.expires_at, self._inner, scope, receive, send):
+                await self._refuse(http, NotSignedIn("The token has expired."))
         else:
             await self._inner(scope, receive, send)
 
@@ -126,14 +127,17 @@ class Authenticator:
             await self._challenge.refuse(http, refused)
 
 
-async def _until(end: float, inner: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer, but end a stream when the proof behind it ends; the client comes back with a better one."""
-    is_open = False
+async def _until(end: float, inner: ASGIApp, scope: Scope, receive: Receive, send: Send) -> bool:
+    """Answer, but end a stream when the proof behind it ends; the client comes back with a better one.
+
+    False if the end came before the answer had begun.
+    """
+    has_begun = is_open = False
 
     async def watched(message: Message) -> None:
-        nonlocal is_open
+        nonlocal has_begun, is_open
         if message["type"] == "http.response.start":
-            is_open = True
+            has_begun = is_open = True
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             is_open = False
         await send(message)
@@ -142,3 +146,4 @@ async def _until(end: float, inner: ASGIApp, scope: Scope, receive: Receive, sen
         await inner(scope, receive, watched)
     if scope_in_time.cancelled_caught and is_open:
         await send({"type": "http.response.body"})
+    return has_begun or not scope_in_time.cancelled_caught

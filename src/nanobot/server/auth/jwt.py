@@ -80,7 +80,7 @@ class JsonWebTokens:
             scheme=SCHEME,
             name=name if isinstance(name, str) else "",
             email=email if isinstance(email, str) else "",
-            expires_at=float(claims["exp"]),
+            expires_at=float(claims["exp"]) + LEEWAY_S,
         )
 
 
