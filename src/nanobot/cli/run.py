@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nanobot.cli.audit_options import audit_options
 from nanobot.cli.options import ConfigChoice, config_options
 from nanobot.errors import UsageError
 
 if TYPE_CHECKING:
     from nanobot.config.model import Config
+    from nanobot.hub.audit.log import AuditSettings
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +30,7 @@ DEFAULT_ADDRESS = "localhost:8080"
 )  # fmt: skip
 @click.option("--disable-ui", is_flag=True, help="Serve no web page, only the protocols.")
 @click.option("--healthz-path", metavar="PATH", help="Tell health at this path too, beside /healthz.")
+@audit_options
 @config_options
 def command(
     choice: ConfigChoice,
@@ -34,6 +38,7 @@ def command(
     listen_address: str,
     disable_ui: bool,
     healthz_path: str | None,
+    audit: AuditSettings | None,
 ) -> None:
     """Serve agents and tools over HTTP or stdio.
 
@@ -52,15 +57,16 @@ def command(
     config = replace(choice, sources=tuple(map(as_source, paths)) or choice.sources).load()
     log.info("configuration", extra={"document": redact(config.document)})
     if listen_address == "stdio":
+        if audit is not None:
+            raise UsageError("The audit log is about HTTP; there is none on standard input and output.")
         anyio.run(_over_stdio, config)
         return
     host, port = parse_address(listen_address)
     from nanobot.server.health import HEALTH_PATH, health_path
 
     path = health_path(healthz_path) if healthz_path else HEALTH_PATH
-    anyio.run(
-        _over_http, config, host, port, not disable_ui, path, backend_options={"use_uvloop": _has_uvloop()}
-    )
+    serving = functools.partial(_over_http, config, host, port, not disable_ui, path, audit)
+    anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
 
 
 def as_source(path: str) -> str:
@@ -80,7 +86,9 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or "localhost", int(port)
 
 
-async def _over_http(config: Config, host: str, port: int, ui: bool, health_path: str) -> None:
+async def _over_http(
+    config: Config, host: str, port: int, ui: bool, health_path: str, audit: AuditSettings | None
+) -> None:
     from nanobot.app import open_app
     from nanobot.hub.audit.log import open_audit
     from nanobot.server.auth.assembly import is_protected
@@ -90,7 +98,10 @@ async def _over_http(config: Config, host: str, port: int, ui: bool, health_path
 
     check_listen_address(host, is_protected=is_protected(config))
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
-    async with open_app(config, own_port=listener.port) as app:
+    async with (
+        open_app(config, own_port=listener.port) as app,
+        open_audit(audit, app.http, config.home) as audit_log,
+    ):
         app.check_models()
         app.publisher.warm()
         await serve_on(

@@ -85,6 +85,7 @@ async def serve_on(
     *,
     ui: bool = True,
     health_path: str = HEALTH_PATH,
+    audit: AuditLog | None = None,
     ready: Callable[[str], None] | None = None,
     invite: Callable[[str], None] | None = None,
 ) -> None:
@@ -113,6 +114,8 @@ async def serve_on(
         health_path=health_path,
         authentication=authentication,
     )
+    if audit is not None:
+        application = audited(application, audit, parts.publisher)
 
     def started() -> None:
         # What exists now lives as long as the process: the collector need not look at it again.
@@ -140,6 +143,13 @@ async def serve_on(
             owner.cancel_scope.cancel()
     finally:
         listener.close()
+
+
+def audited(application: ASGIApp, log: AuditLog, publisher: Publisher) -> ASGIApp:
+    """`application` with every exchange at the MCP endpoint noted in `log`."""
+    from nanobot.server.audited import Audited
+
+    return Audited(application, log, is_mcp=is_mcp, server_of=publisher.server_of)
 
 
 async def _stop_on_signals(server: _Server) -> None:

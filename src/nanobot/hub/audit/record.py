@@ -14,7 +14,8 @@ Headers = Mapping[str, Sequence[str]]
 
 
 class HookStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What one hook made of a message. `type` is request or response, `status` ok, rejected or mutated."""
+    """What one hook made of a message. `type`: request, response or event; `name`: the key it stands under;
+    `tool`: what was called; `status`: ok, mutated, rejected, failed or skipped."""
 
     type: str
     method: str
@@ -57,4 +58,4 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     originalResponseBody: Body = msgspec.UNSET
     webhookStatuses: Sequence[HookStatus] = ()
     error: str = ""
-    processingTimeMs: int = 0
+    processingTimeMs: int | msgspec.UnsetType = msgspec.UNSET
