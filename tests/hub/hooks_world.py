@@ -16,7 +16,7 @@ from nanobot.builtin.server import BuiltinServer, BuiltinTool
 from nanobot.config.load import Selection, load_config
 from nanobot.config.model import Config
 from nanobot.http import open_http
-from nanobot.hub.hooks.hooks import Hooks
+from nanobot.hub.hooks.hooks import Hooks, Timeouts
 from nanobot.hub.hooks.record import HookRecord
 from nanobot.hub.hub import Hub
 from nanobot.wire.call import Call, Caller
@@ -60,6 +60,7 @@ async def world(
     settings: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     of: Mapping[str, Mapping[str, Any]] | None = None,
+    timeouts: Timeouts = Timeouts(),  # noqa: B008
 ) -> AsyncGenerator[World]:
     """The server `pay` with `hooks` (others have those in `of`). Servers that are not given echo."""
     given = {source.name: source for source in sources}
@@ -69,7 +70,7 @@ async def world(
     config = load(home, {"mcpServers": servers, "hookSettings": dict(settings or {})}, env)
     records: list[HookRecord] = []
     async with open_http() as http, task_group() as group:
-        made = Hooks(config, http, audit=records.append)
+        made = Hooks(config, http, audit=records.append, timeouts=timeouts)
         hub = Hub(config, made.around({name: given.get(name) or Server(name) for name in servers}))
         made.connect(hub)
         await group.start(hub.run)

@@ -8,6 +8,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "call": ("nanobot.cli.call", "Call one tool or agent and print the answer."),
     "targets": ("nanobot.cli.targets", "List what can be called."),
     "sessions": ("nanobot.cli.sessions", "List, show, rename and delete stored conversations."),
+    "hooks": ("nanobot.cli.hooks", "Help with writing hooks."),
     "config": ("nanobot.cli.config", "Check and show the configuration."),
 }
 """Every command: the module that holds it (as `command`) and its line in the help."""

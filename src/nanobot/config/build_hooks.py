@@ -105,7 +105,7 @@ def _target(
         hint = "write server/tool, ./file.ts, ./file.py#function or https://…"
         place.error("bad-hook", at, "This is no hook target.", hint)
         return None
-    found = known.server(server, at, place)
+    found = known.server(bare, at, place)
     return found and replace(target, tool=Reference(server, tool))
 
 

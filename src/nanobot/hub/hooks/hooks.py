@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,16 +31,32 @@ if TYPE_CHECKING:
     from nanobot.hub.publish import Greeting
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long a hook may take, in seconds. A tool has the time its server's calls have."""
+
+    script_s: float = 5.0
+    webhook_s: float = 10.0
+
+
 class Hooks:
     """Tools can be called once `connect` was told the hub, which is made after this.
 
     Raises `ConfigError` where `hookSettings.secret` refers to a variable that is not set.
     """
 
-    def __init__(self, config: Config, http: Http, *, audit: Audit = log_record) -> None:
+    def __init__(
+        self,
+        config: Config,
+        http: Http,
+        *,
+        audit: Audit = log_record,
+        timeouts: Timeouts = Timeouts(),
+    ) -> None:
         self._config = config
         self._http = http
         self._audit = audit
+        self._timeouts = timeouts
         self._hub: Hub | None = None
         self._python: dict[Path, PythonFile] = {}
         self._scripts: dict[Path, ScriptFile] = {}
@@ -88,13 +105,15 @@ class Hooks:
             return ToolHook(target.tool, self._connected)
         if target.url:
             secret = expand(self._config.hook_settings.secret, self._config.env)
-            return WebHook(target.url, self._http, secret=secret)
+            return WebHook(target.url, self._http, secret=secret, timeout_s=self._timeouts.webhook_s)
         path = target.path
         assert path is not None
+        timeout_s = self._timeouts.script_s
         if path.suffix == ".py":
-            return PythonHook(self._python.setdefault(path, PythonFile(path)), target.export)
+            python = self._python.setdefault(path, PythonFile(path))
+            return PythonHook(python, target.export, timeout_s=timeout_s)
         script = self._scripts.setdefault(path, ScriptFile(path, path.parent, self._script_env))
-        return ScriptHook(script, target.export)
+        return ScriptHook(script, target.export, timeout_s=timeout_s)
 
     def _connected(self) -> Hub:
         assert self._hub is not None

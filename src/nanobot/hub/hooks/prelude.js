@@ -30,7 +30,12 @@
       if (target === undefined) throw new Error(`cannot import ${written}: only ./files can be imported`);
       return load(target);
     };
-    functions.get(id)(module.exports, module, require);
+    try {
+      functions.get(id)(module.exports, module, require);
+    } catch (error) {
+      loaded.delete(id);
+      throw error;
+    }
     return module.exports;
   };
 

@@ -18,7 +18,6 @@ from nanobot.wire.call import Call
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S: Final = 5.0
 MOST_THREADS: Final = 16
 """Python cannot stop a thread. One that hangs keeps its place until it ends; others are not held up."""
 
@@ -68,7 +67,7 @@ class PythonFile:
 class PythonHook:
     """Satisfies `Hook` with one function of a file."""
 
-    def __init__(self, file: PythonFile, function: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, file: PythonFile, function: str, *, timeout_s: float) -> None:
         self._file = file
         self._function = function
         self._timeout_s = timeout_s

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMEOUT_S: Final = 5.0
 LOAD_S: Final = 20.0
 
 
@@ -86,7 +85,7 @@ class ScriptFile:
 class ScriptHook:
     """Satisfies `Hook` with one function of a file."""
 
-    def __init__(self, file: ScriptFile, export: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, file: ScriptFile, export: str, *, timeout_s: float) -> None:
         self._file = file
         self._export = export
         self._timeout_s = timeout_s

@@ -13,14 +13,13 @@ from nanobot.http import Http, HttpError
 from nanobot.hub.hooks.hook import HookFailed, JsonObject
 from nanobot.wire.call import Call
 
-TIMEOUT_S: Final = 10.0
 MAX_ANSWER: Final = 1024 * 1024
 
 
 class WebHook:
     """Satisfies `Hook`. With `secret` ("": none) the body is signed with HMAC-SHA256."""
 
-    def __init__(self, url: str, http: Http, *, secret: str, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, http: Http, *, secret: str, timeout_s: float) -> None:
         self._url = url
         self._http = http
         self._secret = secret
