@@ -7,6 +7,7 @@ import msgspec
 from nanobot.errors import NanobotError
 
 MAX_EVENT = 64 * 1024 * 1024
+MAX_DIGITS = 18
 
 
 class SseTooLong(NanobotError):
@@ -102,7 +103,7 @@ class SseParser:
                 self._id = value.decode("utf-8", "replace")
                 self._seen = True
             case b"retry":
-                self._retry = int(value) if value.isdigit() else None
+                self._retry = whole_number(value)
             case _:
                 pass  # unknown fields are ignored
 
@@ -113,6 +114,14 @@ class SseParser:
         self._id: str | None = None
         self._retry: int | None = None
         self._seen = False
+
+
+def whole_number(text: str | bytes) -> int | None:
+    """The number that a peer wrote in decimal digits; None for anything else, and for senselessly many.
+
+    Python's own checks are wider than its conversion: there are digits, and lengths, that `int` refuses.
+    """
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
 
 
 def format_event(

@@ -49,6 +49,11 @@ def test_an_event_over_the_limit_is_an_error_even_without_a_line_end() -> None:
         parser.feed(b"x")
 
 
+@pytest.mark.parametrize("retry", [b"9" * 5000, b"-1", b"1.5", "²".encode()])
+def test_a_senseless_pause_is_no_pause(retry: bytes) -> None:
+    assert SseParser().feed(b"retry: " + retry + b"\ndata: x\n\n") == [SseEvent(b"x")]
+
+
 def test_an_event_of_many_short_lines_is_limited_too() -> None:
     parser = SseParser(max_event_bytes=1000)
     for _ in range(1000):

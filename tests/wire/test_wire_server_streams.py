@@ -203,11 +203,12 @@ async def test_the_own_stream_is_resumed_too() -> None:
             assert (await own.message())["method"] == "notifications/resources/list_changed"
 
 
-@pytest.mark.parametrize("event", ["99-1", "garbage", "0-7-7", ""])
+@pytest.mark.parametrize("event", ["99-1", "garbage", "0-7-7", "", "\xb2-1", "1-" + "9" * 5000])
 async def test_what_cannot_be_replayed_is_said_so(event: str) -> None:
     async with serving(TinyService()) as client:
         await client.initialize()
         async with client.events("GET", last_event_id=event or "-") as own:
+            assert own.response.status_code == 200
             first = await own.next()
             while "" not in first:
                 first = await own.next()

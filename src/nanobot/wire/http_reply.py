@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 
 from nanobot.http import HttpError, HttpStream
-from nanobot.sse import SseEvent
+from nanobot.sse import SseEvent, whole_number
 from nanobot.wire.client import ConnectionLost
 from nanobot.wire.rpc import INTERNAL_ERROR, ErrorResponse, Payload, Response, RpcError, decode
 
@@ -100,9 +100,9 @@ async def refusal(reply: HttpStream, sent: Mapping[str, str]) -> Exception:
     if status == 404 and "Mcp-Session-Id" in sent:
         return SessionGone()
     if status in (429, 503):
-        wait = reply.headers.get("Retry-After", "")
-        if wait.isdigit() and int(wait) <= LONGEST_WAIT_S:
-            return Later(int(wait), status)
+        wait = whole_number(reply.headers.get("Retry-After", ""))
+        if wait is not None and wait <= LONGEST_WAIT_S:
+            return Later(wait, status)
     if status == 401:
         return Unauthorized(status, "it answered HTTP status 401: it wants credentials")
     if status >= 400 and media_type(reply) == JSON:

@@ -18,6 +18,7 @@ from anyio.abc import TaskStatus
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.errors import Busy
+from nanobot.sse import whole_number
 from nanobot.wire.call import Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.dispatch import Dispatcher
@@ -346,9 +347,9 @@ def _open(session: Session, last_event: bytes | None) -> tuple[EventStream | Non
                 question.sent_on = stream
                 stream.send(question.message)
         return stream, outbox
-    number, _, event = last_event.decode("latin-1").partition("-")
-    if number.isdigit() and event.isdigit():
-        return session.resume(int(number), int(event))
+    number, event = map(whole_number, last_event.partition(b"-")[::2])
+    if number is not None and event is not None:
+        return session.resume(number, event)
     outbox = stream.attach(prime=session.primes)
     outbox.put(REPLAY_LOST, must=True)
     return stream, outbox
