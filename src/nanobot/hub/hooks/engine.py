@@ -30,9 +30,10 @@ SUFFIXES: Final = (".ts", ".js", ".mjs")
 
 _IS_MODULE = re.compile(r"^\s*(?:import|export)\b", re.MULTILINE)
 _REQUIRED = re.compile(r"""\brequire\(\s*(["'])(\.{1,2}/[^"'\n]+)\1\s*\)""")
-_TRANSFORM: Final = """(source, names) => sucrase.transform(source, {
+# As JSON: the engine may keep a string in pieces, and such a string cannot be handed to Python.
+_TRANSFORM: Final = """(source, names) => JSON.stringify(sucrase.transform(source, {
     transforms: JSON.parse(names), disableESTransforms: true, preserveDynamicImport: true,
-}).code"""
+}).code)"""
 
 
 class _Outcome(msgspec.Struct):
@@ -141,7 +142,7 @@ class Engine:
             stripping.eval(_resource("vendor/sucrase.js"))
             stripper = self._stripper = stripping.eval(_TRANSFORM)
         assert stripper is not None
-        return stripper(source, msgspec.json.encode(names).decode())
+        return msgspec.json.decode(stripper(source, msgspec.json.encode(names).decode()), type=str)
 
     def _imported(self, importer: Path, written: str) -> Path | None:
         """The file that `written` means, None if there is none that may be imported."""
