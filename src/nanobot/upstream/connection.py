@@ -118,7 +118,7 @@ class Upstream:
         backoff_s: Sequence[float] = BACKOFF_S,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.state = UpstreamState(name=server.name, kind="stdio" if server.command else "http", since=now())
+        self.state = UpstreamState(name=server.name, kind="http" if server.url else "stdio", since=now())
         self._server = server
         self._http = http
         self._env = env
