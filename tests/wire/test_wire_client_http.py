@@ -189,7 +189,7 @@ async def test_a_busy_server_is_asked_again_when_it_says_so_and_soon() -> None:
     async with connected(peer) as connection:
         assert await call(connection) == {"of": "tools/call"}
     for later in ("3600", "9" * 5000, "²"):
-        headers = {"Retry-After": later.encode("latin-1")}
+        headers = {"Retry-After": later}
         peer = answering(
             "tools/call", lambda asked, headers=headers: Response(status_code=503, headers=headers)
         )
