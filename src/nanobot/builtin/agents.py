@@ -71,7 +71,10 @@ class Tell(Protocol):
 
 
 class Chat(Protocol):
-    """Whoever has agents answer. Cancelling the call does what cancelling its request should do."""
+    """Has agents answer. Cancelling the call does what cancelling its request should do.
+
+    Raises `RpcError` for a request that cannot be meant, any other `NanobotError` for one that failed.
+    """
 
     async def chat(
         self, agent: str, arguments: Mapping[str, Any], *, call: Call, tell: Tell | None

@@ -157,9 +157,7 @@ class _Tool:
             arguments = {key: value for key, value in arguments.items() if key in self._known}
         for key in self._whole & arguments.keys():
             value = arguments[key]
-            if (
-                isinstance(value, float) and value.is_integer()
-            ):  # some models write 3.0, which JSON Schema allows
+            if isinstance(value, float) and value.is_integer():  # 3.0 is an integer to JSON Schema
                 arguments[key] = int(value)
         if (complaint := self._complaint(arguments)) is not None:
             return _failure(complaint)

@@ -1,4 +1,4 @@
-"""One request of a client while it is being answered: the news it makes, and how it is called off."""
+"""One request of a client while it is being answered: what is reported about it, and how it is cancelled."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Exchange(ABC):
         self._last_progress: float | None = None
 
     def call(self) -> Call:
-        """The company of the request on its way to whoever answers it."""
+        """What goes along with the request to whoever answers it."""
         meta = self._meta
         if meta:
             meta = {k: v for k, v in meta.items() if not k.startswith(META_PREFIX)}

@@ -1,4 +1,4 @@
-"""What a server says besides its answers: news goes to whom it concerns, questions are answered."""
+"""What a server sends besides answers: notifications go to whom they concern, questions are answered."""
 
 from __future__ import annotations
 

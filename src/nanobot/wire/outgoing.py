@@ -1,4 +1,4 @@
-"""One request of ours while it is under way: its clock, its news, and the questions it raises."""
+"""One request of ours while it is under way: its clock, what is reported about it, what it asks."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _encode = msgspec.json.Encoder().encode
 class Outgoing:
     """A request that waits for its answer. `id` is also its progress token.
 
-    It is waited for inside `async with outgoing.clock`, which raises `TimeoutError` when its time is over;
-    progress winds the clock up again and a question to a person stops it. `timeout_s` None: no limit.
+    Wait for it inside `async with outgoing.clock`, which raises `TimeoutError` when its time is over.
+    Progress starts the time again, an open question to a person stops it. `timeout_s` None: no limit.
     """
 
     __slots__ = ("_latest", "_questions", "call", "clock", "id", "timeout_s")
@@ -115,7 +115,7 @@ def answerable(call: Call) -> Mapping[str, Any]:
 
 
 def without_token(params: Payload) -> Payload:
-    """Progress as it is handed on: the token is ours and means nothing beyond this hop."""
+    """Progress without its token, which is ours and means nothing beyond this hop."""
     members: dict[str, Any] = dict(params.members())
     members.pop("progressToken", None)
     return Payload.encoded(_encode(members))

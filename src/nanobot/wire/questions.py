@@ -1,4 +1,4 @@
-"""Requests that a server puts to its client: each waits for one answer, and is answered once."""
+"""Requests that a server sends to its client: each waits for one answer, and is answered once."""
 
 from __future__ import annotations
 

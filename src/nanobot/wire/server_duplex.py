@@ -136,8 +136,8 @@ class _Connection:
     def note_change(self, method: str, params: Payload) -> None:
         try:
             key = change_key(method, params)
-        except RpcError as senseless:
-            log.debug("senseless news dropped", extra={"method": method, "reason": str(senseless)})
+        except RpcError as malformed:
+            log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
         self._dispatcher.listeners.tell(method, params)
         if self._peer.wants(method, params):

@@ -314,8 +314,8 @@ class McpEndpoint:
     def _note_change(self, method: str, params: Payload) -> None:
         try:
             key = change_key(method, params)
-        except RpcError as senseless:
-            log.debug("senseless news dropped", extra={"method": method, "reason": str(senseless)})
+        except RpcError as malformed:
+            log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
         self._changes[key] = (method, params)
         self._changed.set()

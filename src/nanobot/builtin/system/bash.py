@@ -28,7 +28,7 @@ _UTF_8 = codecs.getincrementaldecoder("utf-8")
 
 _CONFINED = (
     "It sees the operating system read-only, can change only the working folder and a `/tmp` that lasts "
-    "as long as the command, and has no network."
+    "as long as the command, and has no network. "
 )
 
 
@@ -39,7 +39,7 @@ def bash_tool(workspaces: Workspaces, programs: Programs, *, allowed: bool) -> B
         description=(
             "Run a command with `bash -c` in the working folder and get what it prints. "
             + (_CONFINED if programs.sandbox is not None else "")
-            + " It is stopped after `timeout` milliseconds (120000 unless given, 600000 at most), and "
+            + "It is stopped after `timeout` milliseconds (120000 unless given, 600000 at most), and "
             "what it left running ends with it. Prefer `read`, `glob` and `grep` to `cat`, `find` and "
             "`grep`."
         ),
