@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nanobot.config.model import SandboxSettings
+from nanobot.config.model import ImageSource, SandboxSettings
 from nanobot.config.view import View
 
 OFF = "off"
@@ -35,7 +35,54 @@ def build_sandbox(server: View) -> SandboxSettings | None:
         memory_bytes=int(memory[:-1]) * _UNITS[memory[-1].lower()] if memory else None,
         cpus=sandbox.value("cpus"),
         pids=sandbox.value("pids"),
+        extra_args=sandbox.names("extraArgs"),
     )
+
+
+def build_source(server: View) -> ImageSource | None:
+    if not server.has("source"):
+        return None
+    source = server.under("source")
+    return ImageSource(
+        repo=source.text("repo"),
+        commit=source.text("commit"),
+        tag=source.text("tag"),
+        branch=source.text("branch"),
+        reference=source.text("reference"),
+        sub_path=source.text("subPath"),
+    )
+
+
+def in_container(server: View) -> bool:
+    """Whether the server runs in a container: if it has an image of its own, unless it says otherwise."""
+    if server.value("unsandboxed") or server.text("command") == "nanobot":
+        return False
+    return bool(server.value("sandboxed")) or any(
+        server.has(key) for key in ("image", "dockerfile", "source")
+    )
+
+
+def check_container(name: str, server: View) -> None:
+    """Report what does not go together."""
+    if server.value("sandboxed") and server.value("unsandboxed"):
+        server.place.key("unsandboxed").error(
+            "bad-server-shape",
+            server.origin("unsandboxed"),
+            f"The server {name!r} is both `sandboxed` and `unsandboxed`.",
+        )
+    sandbox = server.under("sandbox")
+    if in_container(server):
+        if server.value("sandbox") == OFF or sandbox.value("network") == "proxy":
+            server.place.key("sandbox").error(
+                "bad-server-shape",
+                server.origin("sandbox"),
+                f"The server {name!r} runs in a container, whose network is `host` (the engine's bridge) or "
+                "`none`; with `unsandboxed: true` it runs without one.",
+            )
+    elif sandbox.has("extraArgs"):
+        sandbox.place.key("extraArgs").error(
+            "bad-server-shape", sandbox.origin("extraArgs"), "`extraArgs` are for servers in a container."
+        )
 
 
 def _is_remote(source: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nanobot.config import builtin
 from nanobot.config.build_hooks import build_hooks
-from nanobot.config.build_sandbox import build_sandbox
+from nanobot.config.build_sandbox import build_sandbox, build_source, check_container, in_container
 from nanobot.config.json_schema import check_schema
 from nanobot.config.model import McpServer, OAuthSettings, ToolOverride
 from nanobot.config.references import Known
@@ -40,6 +40,11 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         cwd=server.text("cwd"),
         ports=server.names("ports") or ("mcp",),
         sandbox=build_sandbox(server),
+        image=server.text("image"),
+        dockerfile=server.text("dockerfile"),
+        source=build_source(server),
+        workdir=server.text("workdir"),
+        in_container=in_container(server),
         protocol=server.value("protocol", "auto"),
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,
         tool_overrides=_overrides(server),
@@ -59,16 +64,18 @@ def builtin_server(name: str) -> McpServer:
 
 def _check_shape(name: str, server: View) -> None:
     command, url = server.text("command"), server.text("url")
+    check_container(name, server)
+    is_started = command or in_container(server)
     hint = "`command` starts a program, `url` reaches a server, both start one and reach it over HTTP"
-    if not command and not url:
+    if not is_started and not url:
         server.place.error(
             "bad-server-shape", server.at, f"The server {name!r} needs `command` or `url`.", hint
         )
     elif not url:
         _reject(server, "headers", name, "`headers` are for servers with `url`")
         _reject(server, "oauth", name, "`oauth` is for servers with `url`")
-    elif not command:
-        for key in ("args", "env", "cwd", "sandbox"):
+    elif not is_started:
+        for key in ("args", "env", "cwd", "workdir", "sandbox"):
             _reject(server, key, name, f"`{key}` is for servers with `command`")
     elif server.under("sandbox").value("network", "host") != "host":
         server.place.key("sandbox").error(
@@ -76,7 +83,7 @@ def _check_shape(name: str, server: View) -> None:
             server.origin("sandbox"),
             f"The server {name!r} is reached by its `url`, which needs `network: host`.",
         )
-    if not (command and url):
+    if not (is_started and url):
         _reject(server, "ports", name, "`ports` are for servers with both `command` and `url`")
     if url and not url.startswith(("http://", "https://", "${")):
         server.place.key("url").error(

@@ -138,6 +138,12 @@ AGENT = Table(
 AGENT_FILE = Table({**AGENT.keys, "id": Text()})
 """Front matter of `agents/<id>.md`. Its `id` never counts; the file name does."""
 
+_PLAIN = Text(
+    pattern=re.compile(r"[a-zA-Z0-9@:/._][a-zA-Z0-9@:/._-]*"),
+    expected="made of letters, digits and `@:/._-` alone, not beginning with `-`",
+)
+"""What may stand on a container engine's command line."""
+
 SANDBOX = TextOr(
     Table(
         {
@@ -151,6 +157,7 @@ SANDBOX = TextOr(
             ),
             "cpus": Number(0.01, 4096),
             "pids": Number(1, 4_194_304, whole=True),
+            "extraArgs": Names(unique=False, split=False),
         }
     ),
     "a section",
@@ -168,6 +175,22 @@ MCP_SERVER = Table(
         "cwd": Text(),
         "ports": Names(),
         "sandbox": SANDBOX,
+        "image": _PLAIN,
+        "dockerfile": Text(),
+        "source": Table(
+            {
+                "repo": Text(),
+                "commit": _PLAIN,
+                "tag": _PLAIN,
+                "branch": _PLAIN,
+                "reference": _PLAIN,
+                "subPath": Text(),
+            },
+            short="repo",
+        ),
+        "workdir": Text(),
+        "sandboxed": Flag(),
+        "unsandboxed": Flag(),
         "protocol": Text(("auto", "legacy", "modern")),
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),

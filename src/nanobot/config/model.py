@@ -187,6 +187,8 @@ class SandboxSettings:
     memory_bytes: int | None = None
     cpus: float | None = None
     pids: int | None = None
+    extra_args: tuple[str, ...] = ()
+    """Options for the container engine, of a server in a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,8 +241,9 @@ class Upstream:
         ready_at: float | None = None
         reason = ""
         try:
+            image = await self._launcher.prepare(self._server, self._env)
             with anyio.CancelScope(deadline=anyio.current_time() + self._limit_s) as scope:
-                async with self._opened() as connection:
+                async with self._opened(image) as connection:
                     scope.deadline = math.inf  # the limit was for getting here
                     ready_at = anyio.current_time()
                     self._adopt(connection)
@@ -260,8 +261,8 @@ class Upstream:
         return lived_s, redacted(reason, self._secrets)
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncGenerator[Connection]:
-        async with self._launcher.opened(self._server, self._env, self._http) as target:
+    async def _opened(self, image: str) -> AsyncGenerator[Connection]:
+        async with self._launcher.opened(self._server, self._env, self._http, image) as target:
             if isinstance(target, Remote):
                 async with open_streamable_http(
                     self._http, target.url, self._hello, self._heard, headers=target.headers

@@ -54,15 +54,20 @@ def expanded(
 
     Raises `ConfigError` naming server, field and variable; then nothing of the definition has been used.
     """
-    for name, port in (ports or {}).items():
-        env = {**env, f"port:{name}": str(port), f"nanobot:port:{name}": str(port)}
-    if server.url and server.command:
+    if ports:
+        env = {**env, **port_variables(ports)}
+    if server.url and (server.command or server.in_container):
         return Started(command=command_of(server, env), remote=_remote(server, env))
     if server.url:
         return _remote(server, env)
-    if server.command:
+    if server.command or server.in_container:
         return command_of(server, env)
     raise ConfigError(f"MCP server {server.name!r} has neither url nor command.")
+
+
+def port_variables(ports: Mapping[str, int]) -> dict[str, str]:
+    """What `${port:NAME}` and `${nanobot:port:NAME}` are."""
+    return {f"{kind}:{name}": str(port) for name, port in ports.items() for kind in ("port", "nanobot:port")}
 
 
 def _remote(server: McpServer, env: Mapping[str, str]) -> Remote:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import anyio
 
 from nanobot.config.model import McpServer, SandboxSettings
 from nanobot.errors import ConfigError
 from nanobot.http import Http
 from nanobot.upstream.confinement import REFUSAL, Cage, Limits, private_folder
-from nanobot.upstream.definition import Remote, Started, expand_in, expanded
+from nanobot.upstream.container import find_engine, instance_id, run_command
+from nanobot.upstream.definition import Remote, Started, expand_in, expanded, port_variables
 from nanobot.upstream.filter_proxy import PROXY_VARIABLES, open_filter_proxy, proxy_environment
+from nanobot.upstream.image import check_image, image_of, remove_stale
 from nanobot.upstream.process import Child, Command, open_process
 from nanobot.upstream.sandbox import Sandbox
 from nanobot.upstream.started import EndedTooSoon, answering
@@ -30,24 +34,38 @@ class Launcher:
 
     sandbox: Sandbox | None
     home: Path
+    building: anyio.Lock = field(default_factory=anyio.Lock)
+    """One image is built at a time: two servers of one image must not build it twice."""
 
     def check(self, server: McpServer, env: Mapping[str, str]) -> Sequence[str]:
         """The secrets of the definition. Raises `ConfigError` if it cannot be used; starts nothing."""
         target = expanded(server, env, dict.fromkeys(server.ports, 1))
-        if not isinstance(target, Remote):
+        if server.in_container:
+            find_engine(env)
+            check_image(server, env)
+        elif not isinstance(target, Remote):
             self._confined(server, target.command if isinstance(target, Started) else target, env)
         return target.secrets
 
+    async def prepare(self, server: McpServer, env: Mapping[str, str]) -> str:
+        """The image of a server in a container, built if need be; "" of any other. May take many minutes."""
+        if not server.in_container:
+            return ""
+        async with self.building:
+            engine = find_engine(env)
+            await remove_stale(engine, server.name)
+            return await image_of(server, env, engine)
+
     @asynccontextmanager
     async def opened(
-        self, server: McpServer, env: Mapping[str, str], http: Http
+        self, server: McpServer, env: Mapping[str, str], http: Http, image: str = ""
     ) -> AsyncGenerator[Remote | Child]:
         """Where `server` is reached until the block ends: an address, or the pipes of its process.
 
         Raises `StartFailed`; `ConnectionLost` in the block when a process that serves HTTP ends.
         """
-        if server.url and server.command:
-            async with self._serving(server, env, http) as remote:
+        if server.url and (server.command or server.in_container):
+            async with self._serving(server, env, http, image) as remote:
                 yield remote
             return
         target = expanded(server, env)
@@ -55,16 +73,19 @@ class Launcher:
         if isinstance(target, Remote):
             yield target
             return
-        async with _open(self._confined(server, target, env), server.sandbox) as child:
+        async with _open(self._enclosed(server, target, env, image, {}), server.sandbox) as child:
             yield child
 
     @asynccontextmanager
-    async def _serving(self, server: McpServer, env: Mapping[str, str], http: Http) -> AsyncGenerator[Remote]:
+    async def _serving(
+        self, server: McpServer, env: Mapping[str, str], http: Http, image: str
+    ) -> AsyncGenerator[Remote]:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             # Somebody else may take a port between our looking and the server's: then others are tried.
-            target = expanded(server, env, free_ports(server.ports))
+            ports = free_ports(server.ports)
+            target = expanded(server, env, ports)
             assert isinstance(target, Started)
-            command = self._confined(server, target.command, env)
+            command = self._enclosed(server, target.command, env, image, ports)
             try:
                 async with (
                     _open(command, server.sandbox) as child,
@@ -75,6 +96,33 @@ class Launcher:
             except EndedTooSoon:
                 if attempt == PORT_ATTEMPTS:
                     raise
+
+    def _enclosed(
+        self,
+        server: McpServer,
+        command: Command,
+        env: Mapping[str, str],
+        image: str,
+        ports: Mapping[str, int],
+    ) -> Command:
+        """`command` in a container or, of a server without one, confined on this machine."""
+        if not server.in_container:
+            return self._confined(server, command, env)
+        settings = server.sandbox or SandboxSettings()
+        return run_command(
+            server,
+            {**env, **port_variables(ports)},
+            command,
+            engine=find_engine(env),
+            image=image,
+            caches=private_folder(self.home, server.name).absolute(),
+            mounts=[
+                *((path, False) for path in _paths(server, "sandbox.readable", settings.readable, env)),
+                *((path, True) for path in _paths(server, "sandbox.writable", settings.writable, env)),
+            ],
+            ports=ports,
+            instance=instance_id(),
+        )
 
     def _confined(self, server: McpServer, command: Command, env: Mapping[str, str]) -> Command:
         settings = server.sandbox

@@ -63,6 +63,8 @@ class Command:
     """Texts that the server may print but that must not reach a log or an error; longest first."""
     cage: Cage | None = None
     """None: it runs with all the rights of this process."""
+    afterwards: Sequence[str] = ()
+    """A command that is run when the server has ended, also if we are gone by then."""
 
 
 class Cage(Protocol):
@@ -128,6 +130,11 @@ class Child:
     def pid(self) -> int:
         """The process id of the warden, whose child the server is."""
         return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, None while it runs."""
+        return self._process.returncode
 
     async def send(self, message: bytes) -> None:
         # First wait for room, then hand the whole line over in one step: whoever is cancelled here has
@@ -216,7 +223,8 @@ async def _start(command: Command, lifeline: int) -> Process:
         entered, env = await to_thread.run_sync(command.cage.enter, argv, command.cwd, env)
         argv = list(entered)
     if sys.platform != "win32":
-        argv = [sys.executable, "-I", "-S", str(WARDEN), str(lifeline), *argv]
+        after = ["--after", str(len(command.afterwards)), *command.afterwards] if command.afterwards else []
+        argv = [sys.executable, "-I", "-S", str(WARDEN), str(lifeline), *after, *argv]
     return await asyncio.create_subprocess_exec(
         *argv,
         stdin=PIPE,

@@ -4,7 +4,8 @@ Run as a script by a bare interpreter, `python -I -S warden.py FD COMMAND ARGSâ€
 product. FD is the reading end of a pipe whose other end only nanobot holds: end of file there means that
 nanobot closed it or died in whatever way, and everything below is stopped: SIGTERM, two seconds, SIGKILL.
 The same happens to what is left behind when the command ends by itself. Exits as the command did, with
-128 + n for signal n, 127 if it was not found and 126 if it cannot be run.
+128 + n for signal n, 127 if it was not found and 126 if it cannot be run. `--after N WORDSâ€¦` in front of
+COMMAND is a command of N words that is run at the very end.
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ import sys
 import time
 
 GRACE_S = 2.0
+AFTER_S = 10.0
 SANDBOX = "bwrap"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    lifeline, argv = int(sys.argv[1]), sys.argv[2:]
+    lifeline, argv, after = int(sys.argv[1]), sys.argv[2:], list[str]()
+    if argv[:1] == ["--after"]:
+        count = int(argv[1])
+        after, argv = argv[2 : 2 + count], argv[2 + count :]
     os.set_inheritable(lifeline, False)
     prctl = _prctl()
     # What loses its parent below us becomes our child, so that we can find and end it.
@@ -41,7 +46,25 @@ def main() -> int:
         os.close(stream)
     status = _watch(child, lifeline, wake_read)
     _end_all(child)
+    if after:
+        _run_after(after)
     return status
+
+
+def _run_after(argv: list[str]) -> None:
+    """Run a last command, for a few seconds at most."""
+    child = os.fork()
+    if child == 0:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(nothing, stream)
+        _become(argv, _prctl())
+    deadline = time.monotonic() + AFTER_S
+    while time.monotonic() < deadline:
+        if any(pid == child for pid, _ in _reap()):
+            return
+        time.sleep(0.02)
+    _signal_group(child, signal.SIGKILL)
 
 
 def _become(argv: list[str], prctl: _Prctl) -> None:
