@@ -60,18 +60,25 @@ async def world(
     settings: Mapping[str, Any] | None = None,
     env: Mapping[str, str] | None = None,
     of: Mapping[str, Mapping[str, Any]] | None = None,
+    servers: Mapping[str, Mapping[str, Any]] | None = None,
     timeouts: Timeouts = Timeouts(),  # noqa: B008
 ) -> AsyncGenerator[World]:
-    """The server `pay` with `hooks` (others have those in `of`). Servers that are not given echo."""
+    """The server `pay` with `hooks` (others have those in `of`). Servers that are not given echo.
+
+    `servers`: further keys of them, by name.
+    """
     given = {source.name: source for source in sources}
     names = {"pay", *given, *(of or {})}
-    servers = {name: {"command": "none", "hooks": dict((of or {}).get(name, {}))} for name in sorted(names)}
-    servers["pay"]["hooks"] = dict(hooks)
-    config = load(home, {"mcpServers": servers, "hookSettings": dict(settings or {})}, env)
+    written: dict[str, Any] = {
+        name: {"command": "none", "hooks": (of or {}).get(name, {}), **(servers or {}).get(name, {})}
+        for name in sorted(names)
+    }
+    written["pay"]["hooks"] = dict(hooks)
+    config = load(home, {"mcpServers": written, "hookSettings": dict(settings or {})}, env)
     records: list[HookRecord] = []
     async with open_http() as http, task_group() as group:
         made = Hooks(config, http, audit=records.append, timeouts=timeouts)
-        hub = Hub(config, made.around({name: given.get(name) or Server(name) for name in servers}))
+        hub = Hub(config, made.around({name: given.get(name) or Server(name) for name in written}))
         made.connect(hub)
         await group.start(hub.run)
         await group.start(made.run)

@@ -172,7 +172,7 @@ async def test_a_hook_that_fails_closes_the_way_unless_it_is_optional(tmp_path: 
     for prefix in ("", "!mutate:"):
         hooks = {"tools/call?direction=request": [f"{prefix}guard/gone", "guard/fine"]}
         async with world(tmp_path, hooks, guard.source) as w:
-            assert "has no such tool" in (await rejection(w, "pay"))["reason"]
+            assert "unknown tool gone" in (await rejection(w, "pay"))["reason"]
     for prefix in ("!optional:", "!optional:!mutate:", "!mutate:!optional:"):
         hooks = {"tools/call?direction=request": [f"{prefix}guard/gone", "guard/fine"]}
         async with world(tmp_path, hooks, guard.source) as w:
@@ -185,6 +185,41 @@ async def test_a_hook_does_not_trigger_itself(tmp_path: Path) -> None:
     async with world(tmp_path, {"tools/call?direction=request": ["pay/audit"]}, pay) as w:
         await w.call("pay")
     assert [params["name"] for _, params in pay.asked] == ["audit", "pay"]
+
+
+async def test_a_tool_of_the_server_itself_may_look_at_everything_of_it(tmp_path: Path) -> None:
+    pay = Server("pay", tools=[{"name": "audit", "inputSchema": {"type": "object"}}])
+    async with world(tmp_path, {"*": ["pay/audit"]}, pay) as w:
+        listing = await w.hub.tools(refs("pay"))
+        assert [item.name for item in listing.items] == ["audit"]
+        await w.call("pay")
+    assert [(m, p["name"]) for m, p in pay.asked][-3:] == [
+        ("tools/call", name) for name in ("audit", "pay", "audit")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "target", "own"),
+    [
+        ({}, "check", "check"),
+        ({"toolPrefix": "g_"}, "g_check", "check"),
+        ({"toolPrefix": "g_"}, "check", None),
+        ({"allowTools": ["other"]}, "check", None),
+        ({"toolOverrides": {"own": {"name": "check"}}}, "check", "own"),
+        ({"toolOverrides": {"own": {"name": "check"}}}, "own", None),
+    ],
+)
+async def test_a_tool_is_named_as_it_is_published(
+    tmp_path: Path, settings: Any, target: str, own: str | None
+) -> None:
+    guard = Server("guard")
+    hooks = {"tools/call?direction=request": [f"guard/{target}"]}
+    async with world(tmp_path, hooks, guard, servers={"guard": settings}) as w:
+        if own is None:
+            assert "leaves no such tool" in (await rejection(w, "pay"))["reason"]
+        else:
+            await w.call("pay")
+            assert guard.asked[0][1]["name"] == own
 
 
 async def test_hooks_within_hooks_end_at_the_third(tmp_path: Path) -> None:

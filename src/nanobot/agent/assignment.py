@@ -81,6 +81,7 @@ class Assignment:
             thread=self.thread_id or origin.thread,
             folder=self.folder or origin.folder,
             agents=(*origin.agents, self.agent.id),
+            hooks=origin.hooks,
         )
 
 

@@ -34,9 +34,14 @@ NOT_SEEN: Final = frozenset(
         "notifications/initialized",
         "notifications/cancelled",
         "notifications/roots/list_changed",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/subscriptions/acknowledged",
     }
 )
-"""Messages that keep a connection going. They never reach a hook, so naming one is an error."""
+"""Messages of the connection itself. They never reach a hook, so naming one is an error."""
 SCRIPTS: Final = (".js", ".mjs", ".ts")
 
 _ALREADY_DONE: Final = f"{builtin.SYSTEM}/config"
@@ -75,7 +80,7 @@ def _check_event(owner: Owner, event: str, params: Mapping[str, str], at: Origin
     elif events is not None and event not in (*events, "*"):
         place.error("bad-hook", at, f"There is no event {event!r} here; known: {', '.join(events)}, *.")
     elif owner == "server" and event in NOT_SEEN:
-        place.error("bad-hook", at, f"Hooks do not run for {event!r}, which keeps the connection going.")
+        place.error("bad-hook", at, f"Hooks do not run for {event!r}, which belongs to the connection.")
     if unknown := sorted(params.keys() - set(allowed)):
         hint = f"known: {', '.join(allowed)}" if allowed else "this event has no parameters"
         place.error("bad-hook", at, f"No event has {', '.join(unknown)}, so this would never run.", hint)

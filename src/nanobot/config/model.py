@@ -83,8 +83,8 @@ class HookMapping:
 class HookSettings:
     """Section `hookSettings`. Values may hold `${NAME}`."""
 
-    secret: str = ""
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    secret: str = field(default="", repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

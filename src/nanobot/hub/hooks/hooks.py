@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nanobot.config.expand import expand
-from nanobot.config.model import Config, HookMapping, HookTarget
+from nanobot.config.model import Config, HookMapping, HookTarget, McpServer
 from nanobot.http import Http
 from nanobot.hub.hooks.events import EventHooks
 from nanobot.hub.hooks.greeting import greeting
@@ -102,7 +102,8 @@ class Hooks:
     def _open(self, target: HookTarget) -> Hook:
         """Nothing is read or started before the hook runs for the first time."""
         if target.tool is not None:
-            return ToolHook(target.tool, self._connected)
+            server = self._config.mcp_servers.get(target.tool.server) or McpServer(name=target.tool.server)
+            return ToolHook(server, target.tool.tool or "", self._connected)
         if target.url:
             secret = expand(self._config.hook_settings.secret, self._config.env)
             return WebHook(target.url, self._http, secret=secret, timeout_s=self._timeouts.webhook_s)

@@ -8,13 +8,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from nanobot.hub.hooks.hook import HookFailed, JsonObject
 from nanobot.wire.call import Call
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -52,16 +54,19 @@ class PythonFile:
     async def _run(self, run: Callable[[JsonObject], Any], payload: JsonObject) -> Any:
         if inspect.iscoroutinefunction(run):
             return await run(payload)
-        answer = await anyio.to_thread.run_sync(run, payload, abandon_on_cancel=True, limiter=self._threads)
+        answer = await self._in_thread(run, payload)
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _current(self) -> ModuleType:
         async with self._reading:
-            stamp = await anyio.to_thread.run_sync(_stamp, self._path)
+            stamp = await self._in_thread(_stamp, self._path)
             if self._module is None or stamp != self._stamp:
-                self._module = await anyio.to_thread.run_sync(_load, self._path)
+                self._module = await self._in_thread(_load, self._path)
                 self._stamp = stamp
             return self._module
+
+    async def _in_thread(self, work: Callable[[Any], T], argument: Any) -> T:
+        return await anyio.to_thread.run_sync(work, argument, abandon_on_cancel=True, limiter=self._threads)
 
 
 class PythonHook:

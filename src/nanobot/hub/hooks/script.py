@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOAD_S: Final = 20.0
+IN_LINE_S: Final = 30.0
+"""How long a call waits for those before it."""
 
 
 class ScriptFile:
@@ -37,9 +39,16 @@ class ScriptFile:
     async def call(self, export: str, payload: JsonObject, *, timeout_s: float) -> Any:
         """What the function answers. Raises `HookFailed`. After a timeout the engine is a new one."""
         body = msgspec.json.encode(payload)
-        async with self._turn:
+        try:
+            with anyio.fail_after(IN_LINE_S):
+                await self._turn.acquire()
+        except TimeoutError as e:
+            raise HookFailed(f"other calls of it took longer than {IN_LINE_S:g} s") from e
+        try:
             engine = await self._current(timeout_s)
             return await self._within(timeout_s, lambda: engine.call(export, body))
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Give the thread up; what runs in it ends by itself."""

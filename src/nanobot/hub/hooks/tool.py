@@ -2,45 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from nanobot.config.model import Reference
+from nanobot.config.model import McpServer
 from nanobot.errors import NanobotError
 from nanobot.hub.hooks.hook import HookFailed, JsonObject
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from nanobot.hub.hub import Hub
 
 
 class ToolHook:
     """Satisfies `Hook`. `hub` is asked when the hook runs: hooks are made before the hub is.
 
+    The tool is not looked up in a list: lists pass hooks themselves, and one would wait for the other.
     The call has the time that every call of that server has.
     """
 
-    def __init__(self, reference: Reference, hub: Callable[[], Hub]) -> None:
-        self._reference = reference
+    def __init__(self, server: McpServer, tool: str, hub: Callable[[], Hub]) -> None:
+        self._server = server.name
+        self._tool = own_name(server, tool)
         self._hub = hub
 
     async def run(self, event: str, payload: JsonObject, call: Call) -> Any:
-        hub = self._hub()
-        reference = self._reference
-        listing = await hub.tools((Reference(reference.server),))
-        tool = listing.by_name.get(reference.tool or "")
-        if tool is None:
-            reason = listing.missing[0].message if listing.missing else "its server has no such tool"
-            raise HookFailed(reason)
+        if self._tool is None:
+            raise HookFailed(f"the configuration of {self._server!r} leaves no such tool")
+        params = Payload.of({"name": self._tool, "arguments": payload})
         try:
-            result = (await hub.call(tool, Payload.of(payload), call)).object()
+            result = (await self._hub().request(self._server, "tools/call", params, call)).object()
         except NanobotError as e:
             raise HookFailed(str(e)) from e
         return _answer(result)
+
+
+def own_name(server: McpServer, name: str) -> str | None:
+    """What `server` calls the tool that is `name` after allowing, overriding and prefixing; None: no tool."""
+    if not name.startswith(server.tool_prefix):
+        return None
+    bare = name.removeprefix(server.tool_prefix)
+    if server.tool_overrides:
+        shown = {override.name or own: own for own, override in server.tool_overrides.items()}
+        own = shown.get(bare)
+    else:
+        own = bare
+    is_allowed = server.allow_tools is None or own in server.allow_tools
+    return own if is_allowed else None
 
 
 def _answer(result: JsonObject) -> Any:
