@@ -105,7 +105,14 @@ async def _over_http(
         app.check_models()
         app.publisher.warm()
         await serve_on(
-            listener, app, ui=ui, health_path=health_path, audit=audit_log, ready=_announce, invite=_invite
+            listener,
+            app,
+            ui=ui,
+            health_path=health_path,
+            audit=audit_log,
+            with_metrics=metrics,
+            ready=_announce,
+            invite=_invite,
         )
 
 

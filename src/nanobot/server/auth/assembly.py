@@ -25,10 +25,17 @@ from nanobot.server.auth.jwks import FetchedKeys, GivenKeys
 from nanobot.server.auth.jwt import JsonWebTokens, TokenVerifier
 from nanobot.server.auth.launch_secret import SCHEME as LAUNCH_SECRET
 from nanobot.server.auth.launch_secret import LaunchSecret, load_launch_secret
-from nanobot.server.auth.login_page import LoginPage
+from nanobot.server.auth.login_page import BeginAtProvider, LoginPage
 from nanobot.server.auth.logins import Logins, Resume
 from nanobot.server.auth.principal import TokenScheme
-from nanobot.server.auth.public_url import public_url_of
+from nanobot.server.auth.proxy.authorize import Authorization
+from nanobot.server.auth.proxy.clients import Clients
+from nanobot.server.auth.proxy.endpoints import OAuthEndpoints
+from nanobot.server.auth.proxy.flows import Flows
+from nanobot.server.auth.proxy.grants import SCHEME as OAUTH
+from nanobot.server.auth.proxy.grants import Grants
+from nanobot.server.auth.proxy.provider import Provider
+from nanobot.server.auth.public_url import OverTls, PublicUrl, public_url_of
 from nanobot.server.auth.webhook import Webhook
 from nanobot.server.methods import Methods
 from nanobot.server.security import Gate, Reach
@@ -69,6 +76,7 @@ class Authentication:
         self._add_launch_secret()
         self._add_json_web_tokens()
         self._add_webhook()
+        oauth = self._add_oauth(public_url, logins) if auth.oauth_client_id else None
         challenge = Challenge(
             public_url,
             issuers=self._issuers,
@@ -76,7 +84,7 @@ class Authentication:
             name=self.config.publish.name or "nanobot",
         )
         if self._resume:
-            page = LoginPage(logins, keys=keys, secret=self.launch_secret, provider=None, clock=self.clock)
+            page = LoginPage(logins, keys=keys, secret=self.launch_secret, provider=oauth, clock=self.clock)
             self._routes.append(page.find)
         self._routes.append(lambda path: _resource_metadata(challenge, path))
         guarded: ASGIApp = Authenticator(
@@ -98,6 +106,8 @@ class Authentication:
                 pages_with_tokens=auth.takes_bearer_tokens,
             ),
         )
+        if server.public_url.startswith("https://"):
+            guarded = OverTls(guarded, server.public_url)
         return Forwarding(guarded, server.trusted_proxies) if server.trusted_proxies else guarded
 
     async def run(self) -> None:
@@ -146,6 +156,45 @@ class Authentication:
         if auth.api_key_auth_webhook_url:
             url = self._url("apiKeyAuthWebhookUrl", auth.api_key_auth_webhook_url)
             self._schemes.append(Webhook(self.http, url, self._text(auth.mcp_server_id), self.clock))
+
+    def _add_oauth(self, public_url: PublicUrl, logins: Logins) -> BeginAtProvider:
+        """Be an authorization server; how a browser is sent to sign in."""
+        auth = self.config.auth
+        provider = Provider(
+            self.http,
+            url=self._url("oauthAuthorizeUrl", auth.oauth_authorize_url),
+            token_url=self._url("oauthTokenUrl", auth.oauth_token_url),
+            jwks_url=self._url("oauthJwksUrl", auth.oauth_jwks_url),
+            client_id=self._text(auth.oauth_client_id),
+            client_secret=self._text(auth.oauth_client_secret),
+            scopes=auth.oauth_scopes,
+            metadata=auth.oauth_authorization_server_metadata,
+            clock=self.clock,
+        )
+        clients = Clients(self.credentials, self.clock)
+        grants = Grants(self.credentials, provider, self.clock)
+        authorization = Authorization(
+            clients=clients,
+            flows=Flows(self.credentials, self.clock),
+            grants=grants,
+            provider=provider,
+            logins=logins,
+            public_url=public_url,
+            scopes=auth.oauth_scopes,
+        )
+        endpoints = OAuthEndpoints(
+            authorization=authorization,
+            clients=clients,
+            grants=grants,
+            public_url=public_url,
+            scopes=auth.oauth_scopes,
+            clock=self.clock,
+        )
+        self._routes.append(endpoints.find)
+        self._schemes.insert(0, grants)  # its tokens are known by their beginning
+        self._resume[OAUTH] = grants.principal
+        self._issuers.insert(0, None)
+        return authorization.sign_in
 
     def _text(self, written: str) -> str:
         return expand(written, self.config.env).strip()

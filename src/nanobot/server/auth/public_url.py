@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class PublicUrl(Protocol):
@@ -24,3 +24,19 @@ def public_url_of(configured: str) -> PublicUrl:
         return f"{scope['scheme']}://{host.decode('latin-1').lower()}"
 
     return find
+
+
+class OverTls:
+    """`inner`, for which requests to the host of an https address came over TLS: a proxy took it off.
+
+    Whoever lies about the host gains cookies that are sent over TLS only.
+    """
+
+    def __init__(self, inner: ASGIApp, public_url: str) -> None:
+        self._inner = inner
+        self._host = public_url.removeprefix("https://").encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (b"host", self._host) in scope["headers"]:
+            scope["scheme"] = "https"
+        await self._inner(scope, receive, send)
