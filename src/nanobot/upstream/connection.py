@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,16 +23,20 @@ from anyio.abc import TaskStatus
 from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
 from nanobot.http import Http
+from nanobot.upstream.access import Access
 from nanobot.upstream.definition import Remote
 from nanobot.upstream.inputs import completed
 from nanobot.upstream.launcher import Launcher
+from nanobot.upstream.oauth.client import OAuthClient
+from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
 from nanobot.upstream.pages import read_pages
 from nanobot.upstream.process import StartFailed, redacted
 from nanobot.wire.call import Call
+from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
 from nanobot.wire.client_http import open_streamable_http
-from nanobot.wire.http_reply import Refused
+from nanobot.wire.http_reply import Refused, Unauthorized
 from nanobot.wire.notifications import (
     ACKNOWLEDGED,
     LOG_MESSAGE,
@@ -78,15 +82,16 @@ _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
 }
 _ALL_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 
-State = Literal["idle", "starting", "ready", "backoff", "failed"]
+State = Literal["idle", "starting", "ready", "auth_required", "backoff", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamState:
     """What is known of a server now. `since`: seconds since the epoch at which `state` began.
 
-    idle: nobody has needed it · backoff: waits before the next attempt · failed: its definition cannot be
-    used, so there is no next attempt. `restarts` counts the connections after the first.
+    idle: nobody has needed it · auth_required: a person has to log in, at `auth_url` (or, if that is "", with
+    `nanobot mcp login`) · backoff: waits before the next attempt · failed: its definition cannot be used, so
+    there is no next attempt. `restarts` counts the connections after the first.
     """
 
     name: str
@@ -98,13 +103,14 @@ class UpstreamState:
     last_error: str = ""
     since: float = 0.0
     restarts: int = 0
+    auth_url: str = ""
 
 
 class Upstream:
     """One configured server; satisfies `wire.source.Source`. Used by many tasks at once.
 
     `env` is what `${NAME}` is looked up in. Nothing is started before somebody asks for something.
-    Without a `launcher` only what is not to be confined can be started.
+    Without a `launcher` only what is not to be confined can be started, without `oauth` nobody can log in.
     """
 
     def __init__(
@@ -115,6 +121,7 @@ class Upstream:
         env: Mapping[str, str],
         version: str,
         launcher: Launcher | None = None,
+        oauth: OAuthClient | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -127,6 +134,9 @@ class Upstream:
         self._backoff_s = backoff_s
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
+        self._access = Access.of(server, oauth, self._try_again)
+        self._login: LoginNeeded | None = None
+        self._attempt_scope: anyio.CancelScope | None = None
         self._live: Connection | None = None
         self._failure: str | None = None
         self._next_attempt = math.inf
@@ -144,7 +154,11 @@ class Upstream:
 
     async def ready(self) -> Connected:
         """What the server says of itself, once it is connected. Raises `UpstreamUnavailable`."""
-        return (await self._connection()).connected
+        try:
+            return (await self._connection()).connected
+        except LoginNeeded as e:
+            assert self._access is not None
+            raise self._access.required(e) from e
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         """The result of the server's own method, as `Source` promises.
@@ -183,15 +197,22 @@ class Upstream:
 
     async def _send(self, method: str, params: Payload, call: Call, timeout_s: float) -> Payload:
         may_repeat = True
+        logins: dict[str, int] = {}
         while True:
-            connection = await self._connection()
             try:
+                connection = await self._connection()
                 return await connection.request(method, params, call, timeout_s=timeout_s)
             except NoAnswer as e:
                 raise UpstreamTimeout(self.name, e.timeout_s) from e
+            except LoginNeeded as e:
+                logins[e.why] = logins.get(e.why, 0) + 1
+                await self._log_in(e, call, logins[e.why])
             except ConnectionLost as e:
+                if isinstance(e, Unauthorized) and self._access is not None and self._access.demand():
+                    self._connect_anew()
+                    continue
                 unsafe = e.maybe_sent and method not in REPEATABLE
-                if unsafe or not may_repeat or isinstance(e, Refused):
+                if unsafe or not may_repeat or isinstance(e, Refused | AuthorizationFailed):
                     raise UpstreamUnavailable(self.name, e.reason, maybe_sent=e.maybe_sent) from e
                 may_repeat = False
 
@@ -201,10 +222,36 @@ class Upstream:
                 if self._live.is_alive:
                     return self._live
                 self._unsettle()
+            if self._login is not None:
+                if self._login.flow is None or self._login.flow.is_open:
+                    raise self._login
+                self._try_again()  # the address that we have told leads nowhere by now
             if self._failure is not None:
                 raise UpstreamUnavailable(self.name, self._failure + self._when())
             self._wanted.set()
             await self._settled.wait()
+
+    async def _log_in(self, needed: LoginNeeded, call: Call, times: int) -> None:
+        assert self._access is not None
+        if self._live is not None and needed.why == "login":
+            self._enter("auth_required", last_error=needed.reason, auth_url=_address(needed))
+        await self._access.log_in(needed, call, times)
+
+    def _try_again(self) -> None:
+        """There is a token, or a reason to ask for another login: nobody need wait any more."""
+        if self._login is not None:
+            self._login = self._failure = None
+            self._unsettle()
+            if self._access is not None:
+                self._access.wake()
+        elif self._live is not None and self.state.state == "auth_required":
+            self._enter("ready", last_error="", auth_url="")
+
+    def _connect_anew(self) -> None:
+        """Give up the connection we have; whoever wants one waits for the next."""
+        self._unsettle()
+        if self._attempt_scope is not None:
+            self._attempt_scope.cancel()
 
     def _when(self) -> str:
         if math.isinf(self._next_attempt):
@@ -222,6 +269,9 @@ class Upstream:
             self._secrets = self._launcher.check(self._server, self._env)
             while True:
                 lived_s, reason = await self._attempt()
+                if self._login is not None:
+                    await self._await_login(self._login)
+                    continue
                 log.warning("no connection", extra={"server": self.name, "reason": reason})
                 if pause_s := pauses.after(lived_s):
                     self._fail("backoff", reason, pause_s)
@@ -243,13 +293,18 @@ class Upstream:
         try:
             image = await self._launcher.prepare(self._server, self._env)
             with anyio.CancelScope(deadline=anyio.current_time() + self._limit_s) as scope:
+                self._attempt_scope = scope
                 async with self._opened(image) as connection:
                     scope.deadline = math.inf  # the limit was for getting here
                     ready_at = anyio.current_time()
                     self._adopt(connection)
                     reason = await connection.lost()
-            if scope.cancelled_caught:
+            if scope.cancelled_caught and ready_at is not None:
+                reason = "it wants a login now"
+            elif scope.cancelled_caught:
                 reason = f"it did not answer within {self._limit_s:g} s of its start (timeoutMs)"
+        except LoginNeeded as e:
+            self._login = e
         except (StartFailed, ConnectionLost, NoCommonVersion) as e:
             reason = str(e)
         except RpcError as e:
@@ -264,15 +319,38 @@ class Upstream:
     async def _opened(self, image: str) -> AsyncGenerator[Connection]:
         async with self._launcher.opened(self._server, self._env, self._http, image) as target:
             if isinstance(target, Remote):
-                async with open_streamable_http(
-                    self._http, target.url, self._hello, self._heard, headers=target.headers
-                ) as connection:
-                    yield connection
+                async with AsyncExitStack() as stack:
+                    yield await self._reach(target, stack)
             else:
                 async with open_duplex(
                     target, self._hello, self._heard, explain=target.explain
                 ) as connection:
                     yield connection
+
+    async def _reach(self, target: Remote, stack: AsyncExitStack) -> Connection:
+        """A connection that `stack` closes; with a token if the server wants one."""
+
+        async def reach(carrier: Carrier) -> Connection:
+            return await stack.enter_async_context(
+                open_streamable_http(carrier, target.url, self._hello, self._heard, headers=target.headers)
+            )
+
+        access = self._access
+        if access is None:
+            return await reach(self._http)
+        try:
+            return await reach(await access.carrier(self._http, target.url))
+        except Unauthorized:
+            if not access.demand():
+                raise
+            return await reach(await access.carrier(self._http, target.url))
+
+    async def _await_login(self, needed: LoginNeeded) -> None:
+        assert self._access is not None
+        log.warning("a login is needed: nanobot mcp login %s", self.name)
+        self._fail("auth_required", needed.reason, auth_url=_address(needed))
+        while self._login is not None:
+            await self._access.news()
 
     def _adopt(self, connection: Connection) -> None:
         connected = connection.connected
@@ -284,6 +362,7 @@ class Upstream:
             protocol_version=connected.version,
             server_info=connected.server_info,
             last_error="",
+            auth_url="",
             restarts=self._connections,
         )
         self._connections += 1
@@ -291,11 +370,11 @@ class Upstream:
         if is_return:
             self._tell_watchers(_ALL_KINDS)
 
-    def _fail(self, state: State, reason: str, pause_s: float = math.inf) -> None:
+    def _fail(self, state: State, reason: str, pause_s: float = math.inf, *, auth_url: str = "") -> None:
         self._unsettle()
         self._failure = reason
         self._next_attempt = anyio.current_time() + pause_s
-        self._enter(state, last_error=reason)
+        self._enter(state, last_error=reason, auth_url=auth_url)
         self._settled.set()
 
     def _unsettle(self) -> None:
@@ -322,6 +401,11 @@ class Upstream:
         for changed in list(self._watchers.values()):
             for kind in kinds:
                 changed(kind)
+
+
+def _address(needed: LoginNeeded) -> str:
+    """What a person opens to log in; "" if no login can be completed in this process."""
+    return needed.flow.url if needed.flow is not None else ""
 
 
 class Pauses:

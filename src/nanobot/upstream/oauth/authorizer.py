@@ -51,6 +51,7 @@ class Authorizer:
         self._failed: tuple[float, AuthorizationFailed] | None = None
         self._unproven = ""
         """An access token that is new and was not accepted by the server yet."""
+        self._changes = 0
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -68,9 +69,11 @@ class Authorizer:
 
     async def load(self) -> bool:
         """Read what is stored, by us or by another process; whether there is a token."""
+        changes = self._changes
         row = await self._client.grants.find(server=self._url, account=self._account)
         self._loaded = True
-        self._adopt(None if row is None else from_row(row))
+        if self._changes == changes:  # else what we know is newer than what was read
+            self._adopt(None if row is None else from_row(row))
         return self._token is not None
 
     # For requests
@@ -110,19 +113,25 @@ class Authorizer:
             return
         if sent is not None and resends < MAX_RESENDS and await self._renew(sent, is_refused=True):
             return
-        if sent is None and resends < MAX_RESENDS and await self.load():
-            return
-        raise LoginNeeded(await self.begin_login(challenge), why="login")
+        async with self._login:
+            await self.load()
+            if (token := self._token) is not None and token.access != sent and resends < MAX_RESENDS:
+                return  # somebody logged in meanwhile
+            flow = await self._begin_login(challenge)
+        raise LoginNeeded(flow, why="login")
 
     async def _widen(self, challenge: Challenge, sent: str | None, resends: int) -> None:
-        token = self._token
-        if token is not None and token.access != sent and resends < MAX_RESENDS:
-            return
-        granted = token.scopes if token is not None else ()
-        scopes = tuple(dict.fromkeys((*granted, *challenge.scopes)))
-        if set(scopes) <= set(granted):
-            raise Refused(403, "it forbids this: what it asks for was granted already")
-        raise LoginNeeded(await self.begin_login(challenge, scopes=scopes), why="scope")
+        async with self._login:
+            await self.load()
+            token = self._token
+            if token is not None and token.access != sent and resends < MAX_RESENDS:
+                return
+            granted = token.scopes if token is not None else ()
+            scopes = tuple(dict.fromkeys((*granted, *challenge.scopes)))
+            if set(scopes) <= set(granted):
+                raise Refused(403, "it forbids this: what it asks for was granted already")
+            flow = await self._begin_login(challenge, scopes)
+        raise LoginNeeded(flow, why="scope")
 
     # Renewing
 
@@ -178,44 +187,45 @@ class Authorizer:
 
     # Logging in
 
-    async def begin_login(
-        self, challenge: Challenge, *, scopes: tuple[str, ...] | None = None
-    ) -> Flow | None:
+    async def begin_login(self, challenge: Challenge) -> Flow | None:
         """The login that waits for a person, begun if there is none; None where no answer could reach us.
 
-        `scopes` None: what the server suggests. Raises `AuthorizationFailed`.
+        Raises `AuthorizationFailed`.
         """
+        async with self._login:
+            await self.load()
+            return await self._begin_login(challenge)
+
+    async def _begin_login(self, challenge: Challenge, scopes: tuple[str, ...] | None = None) -> Flow | None:
+        """`scopes` None: what the server suggests."""
         redirect_uri = self._client.redirect_uri
         if not redirect_uri:
             return None
-        async with self._login:
-            if self._flow is not None and self._flow.is_open and set(scopes or ()) <= set(self._flow.scopes):
-                return self._flow
-            now = self._client.now()
-            if self._failed is not None and self._failed[0] > now:
-                raise self._failed[1]
-            await self.load()
-            try:
-                grant, wanted = await self._client.prepare(
-                    self._url, self._settings, challenge, scopes=scopes, known=self._grant
-                )
-            except AuthorizationFailed as e:
-                self._failed = now + FAILURE_KEPT_S, e
-                raise
-            if grant.client.origin == "registered" and (
-                self._grant is None or self._grant.client != grant.client
-            ):
-                await self._alone(lambda: self._keep_registration(grant))
-            self._flow = Flow(
-                grant,
-                scopes=wanted,
-                redirect_uri=redirect_uri,
-                account=self._account,
-                redeem=self._redeem,
-                clock=self._client.now,
-            )
-            self._client.flows.add(self._flow)
+        if self._flow is not None and self._flow.is_open and set(scopes or ()) <= set(self._flow.scopes):
             return self._flow
+        now = self._client.now()
+        if self._failed is not None and self._failed[0] > now:
+            raise self._failed[1]
+        try:
+            grant, wanted = await self._client.prepare(
+                self._url, self._settings, challenge, scopes=scopes, known=self._grant
+            )
+        except AuthorizationFailed as e:
+            self._failed = now + FAILURE_KEPT_S, e
+            raise
+        known = self._grant
+        if grant.client.origin == "registered" and (known is None or known.client != grant.client):
+            await self._alone(lambda: self._keep_registration(grant))
+        self._flow = Flow(
+            grant,
+            scopes=wanted,
+            redirect_uri=redirect_uri,
+            account=self._account,
+            redeem=self._redeem,
+            clock=self._client.now,
+        )
+        self._client.flows.add(self._flow)
+        return self._flow
 
     async def _redeem(self, flow: Flow, code: str) -> None:
         try:
@@ -266,6 +276,7 @@ class Authorizer:
         self._adopt(None)
 
     def _adopt(self, grant: Grant | None) -> None:
+        self._changes += 1
         before, self._grant = self._token, grant
         after = self._token
         if after is not None and (before is None or before.access != after.access):

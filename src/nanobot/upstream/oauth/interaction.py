@@ -32,10 +32,8 @@ def way_to_ask(call: Call) -> Literal["url", "form"] | None:
 async def log_in(flow: Flow, call: Call, *, server: str) -> None:
     """Return when somebody has logged in. Callers of one flow share one question.
 
-    Raises `LoginRequired` when they decline, when the login fails, or when nobody can be asked.
+    There must be a `way_to_ask`. Raises `LoginRequired` when they decline or the login fails.
     """
-    if way_to_ask(call) is None:
-        raise LoginRequired(server, "it wants a login", auth_url=flow.url)
     declined = flow.declined
     async with flow.asking:
         if flow.is_open and flow.declined == declined:

@@ -75,7 +75,7 @@ async def register(http: Http, server: AuthorizationServer, redirect_uri: str) -
             f"oauth.clientId, or set {_variable(server.issuer)}_CLIENT_ID"
         )
     offered = server.auth_methods or ("client_secret_basic",)  # RFC 8414: what silence means
-    method: AuthMethod = next((m for m in _METHODS if m in offered), "none")
+    method = _first(offered)
     wish = {
         "client_name": CLIENT_NAME,
         "redirect_uris": [redirect_uri],
@@ -123,6 +123,13 @@ def _registered(said: Mapping[str, Any], method: AuthMethod, redirect_uri: str) 
         redirect_uri=redirect_uri,
         secret_expires_at=float(expires_at) if isinstance(expires_at, int | float) else 0.0,
     )
+
+
+def _first(offered: tuple[str, ...]) -> AuthMethod:
+    for method in _METHODS:
+        if method in offered:
+            return method
+    return "none"
 
 
 def _method_with(secret: str, server: AuthorizationServer) -> AuthMethod:
