@@ -7,6 +7,8 @@ import hmac
 import json
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,9 @@ async def later(payload):
     [
         ("def hook(p): raise ValueError('secret')", "raised ValueError"),
         ("async def hook(p): raise ValueError('secret')", "raised ValueError"),
+        ("import sys\ndef hook(p): sys.exit(1)", "raised SystemExit"),
+        ("import sys\nasync def hook(p): sys.exit(1)", "raised SystemExit"),
+        ("import sys; sys.exit(1)", "raised SystemExit"),
         ("def hook(p): return 3", "not valid"),
         (
             "def hook(p): return {'mutated': True, 'message': {'params': {'a': {1, 2} and object()}}}",
@@ -192,7 +197,7 @@ async def later(payload):
         ("def hook(p", "raised SyntaxError"),
         ("import sys; sys.modules['nowhere']", "raised KeyError"),
         ("import anyio\nasync def hook(p): await anyio.sleep_forever()", "took longer than 0.3 s"),
-        ("import threading\ndef hook(p): threading.Event().wait(2)", "took longer than 0.3 s"),
+        ("import threading\ndef hook(p): threading.Event().wait()", "took longer than 0.3 s"),
     ],
 )
 async def test_a_python_hook_that_fails_stops_the_message(
@@ -206,6 +211,29 @@ async def test_a_python_hook_that_fails_stops_the_message(
         (tmp_path / "a.py").write_text("def hook(p): return {'accept': False, 'reason': 'mended'}")
         os.utime(tmp_path / "a.py", ns=(1, 1))  # also a file that is older than before is another one
         assert await reason(w) == "mended"
+
+
+def test_a_python_hook_that_never_returns_does_not_keep_the_program_from_ending(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import threading\ndef hook(p): threading.Event().wait()")
+    (tmp_path / "main.py").write_text(
+        """
+import sys, anyio
+from pathlib import Path
+from nanobot.hub.hooks.hook import HookFailed
+from nanobot.hub.hooks.python import PythonFile
+
+async def main():
+    try:
+        await PythonFile(Path(sys.argv[1])).call("hook", {}, timeout_s=0.2)
+    except HookFailed as e:
+        print(e)
+
+anyio.run(main)
+"""
+    )
+    command = [sys.executable, str(tmp_path / "main.py"), str(tmp_path / "a.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "it took longer than 0.2 s\n"
 
 
 async def test_a_web_hook_is_sent_the_payload_signed(tmp_path: Path) -> None:

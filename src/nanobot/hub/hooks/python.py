@@ -8,20 +8,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import anyio
-import anyio.to_thread
 
 from nanobot.hub.hooks.hook import HookFailed, JsonObject
+from nanobot.hub.hooks.threads import LooseThreads
 from nanobot.wire.call import Call
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
 MOST_THREADS: Final = 16
-"""Python cannot stop a thread. One that hangs keeps its place until it ends; others are not held up."""
+"""Of one file; calls that hang take up places for good."""
 
 
 class PythonFile:
@@ -32,7 +30,7 @@ class PythonFile:
         self._module: ModuleType | None = None
         self._stamp: tuple[int, int] | None = None
         self._reading = anyio.Lock()
-        self._threads = anyio.CapacityLimiter(MOST_THREADS)
+        self._threads = LooseThreads(MOST_THREADS, f"hook {path.name}")
 
     async def call(self, function: str, payload: JsonObject, *, timeout_s: float) -> Any:
         """Raises `HookFailed` for whatever goes wrong; the log has the traceback."""
@@ -47,26 +45,23 @@ class PythonFile:
             raise HookFailed(f"it took longer than {timeout_s:g} s") from e
         except HookFailed:
             raise
-        except Exception as e:  # boundary: code of a configuration
+        except (Exception, SystemExit) as e:  # boundary: code of a configuration, which is not to end us
             log.exception("hook raised", extra=where)
             raise HookFailed(f"it raised {type(e).__name__}; the log has the details") from e
 
     async def _run(self, run: Callable[[JsonObject], Any], payload: JsonObject) -> Any:
         if inspect.iscoroutinefunction(run):
             return await run(payload)
-        answer = await self._in_thread(run, payload)
+        answer = await self._threads.run(lambda: run(payload))
         return await answer if inspect.isawaitable(answer) else answer
 
     async def _current(self) -> ModuleType:
         async with self._reading:
-            stamp = await self._in_thread(_stamp, self._path)
+            stamp = await self._threads.run(lambda: _stamp(self._path))
             if self._module is None or stamp != self._stamp:
-                self._module = await self._in_thread(_load, self._path)
+                self._module = await self._threads.run(lambda: _load(self._path))
                 self._stamp = stamp
             return self._module
-
-    async def _in_thread(self, work: Callable[[Any], T], argument: Any) -> T:
-        return await anyio.to_thread.run_sync(work, argument, abandon_on_cancel=True, limiter=self._threads)
 
 
 class PythonHook:
