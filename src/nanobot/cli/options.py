@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class ConfigChoice:
     exclude_built_in_agents: bool
     default_model: str | None
     debug: bool
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """A document that other options of the command stand for; it is merged last."""
 
     def selection(self, *, strict: bool = False) -> Selection:
         """The same for the loader, with what the process adds: its environment and directory."""
@@ -55,6 +57,7 @@ class ConfigChoice:
             builtin_agents=not self.exclude_built_in_agents,
             default_model=self.default_model,
             strict=strict,
+            overrides=self.overrides,
         )
 
     def load(self) -> Config:
@@ -96,9 +99,8 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         if chdir:
             os.chdir(chdir)
         logs.set_up(level="DEBUG" if debug else "WARNING")
-        choice = ConfigChoice(
-            debug=debug, **{f.name: options.pop(f.name) for f in fields(ConfigChoice) if f.name != "debug"}
-        )
+        names = {f.name for f in fields(ConfigChoice)} - {"debug", "overrides"}
+        choice = ConfigChoice(debug=debug, **{name: options.pop(name) for name in names})
         return command(*args, choice=choice, **options)
 
     return with_choice

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from nanobot.cli.audit_options import audit_options
+from nanobot.cli.auth_options import auth_options
 from nanobot.cli.options import ConfigChoice, config_options
 from nanobot.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nanobot.config.model import Config
     from nanobot.hub.audit.log import AuditSettings
 
@@ -30,6 +33,8 @@ DEFAULT_ADDRESS = "localhost:8080"
 )  # fmt: skip
 @click.option("--disable-ui", is_flag=True, help="Serve no web page, only the protocols.")
 @click.option("--healthz-path", metavar="PATH", help="Tell health at this path too, beside /healthz.")
+@click.option("--metrics", is_flag=True, help="Tell numbers for Prometheus at /metrics.")
+@auth_options
 @audit_options
 @config_options
 def command(
@@ -39,6 +44,7 @@ def command(
     disable_ui: bool,
     healthz_path: str | None,
     audit: AuditSettings | None,
+    auth: Mapping[str, str],
 ) -> None:
     """Serve agents and tools over HTTP or stdio.
 
@@ -54,7 +60,9 @@ def command(
     logs.set_up(level="DEBUG" if choice.debug else "INFO")
     if paths and choice.sources:
         raise UsageError("Give the configuration either as PATH or with --config, not both.")
-    config = replace(choice, sources=tuple(map(as_source, paths)) or choice.sources).load()
+    overrides = {"auth": auth} if auth else {}
+    sources = tuple(map(as_source, paths)) or choice.sources
+    config = replace(choice, sources=sources, overrides=overrides).load()
     log.info("configuration", extra={"document": redact(config.document)})
     if listen_address == "stdio":
         if audit is not None:
