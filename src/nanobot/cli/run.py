@@ -43,6 +43,7 @@ def command(
     listen_address: str,
     disable_ui: bool,
     healthz_path: str | None,
+    metrics: bool,
     audit: AuditSettings | None,
     auth: Mapping[str, str],
 ) -> None:
@@ -73,7 +74,7 @@ def command(
     from nanobot.server.health import HEALTH_PATH, health_path
 
     path = health_path(healthz_path) if healthz_path else HEALTH_PATH
-    serving = functools.partial(_over_http, config, host, port, not disable_ui, path, audit)
+    serving = functools.partial(_over_http, config, host, port, not disable_ui, path, metrics, audit)
     anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
 
 
@@ -95,7 +96,13 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 async def _over_http(
-    config: Config, host: str, port: int, ui: bool, health_path: str, audit: AuditSettings | None
+    config: Config,
+    host: str,
+    port: int,
+    ui: bool,
+    health_path: str,
+    metrics: bool,
+    audit: AuditSettings | None,
 ) -> None:
     from nanobot.app import open_app
     from nanobot.hub.audit.log import open_audit
