@@ -30,6 +30,9 @@ _MAX_TOKEN = 16 * 1024
 OPEN_PATHS = frozenset({"/healthz", "/health", "/api/version", "/oauth/callback"})
 """What everybody may ask, because it is asked before anybody can sign in."""
 
+OPEN_PREFIX = "/.well-known/oauth-client/"
+"""Who we are ourselves, for the authorization servers of MCP servers that we use."""
+
 Routes = Callable[[str], Methods | None]
 """The routes of signing in themselves, by path."""
 
@@ -64,7 +67,7 @@ class Authenticator:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if path in self._open_paths:
+        if path in self._open_paths or path.startswith(OPEN_PREFIX):
             await self._inner(scope, receive, send)
             return
         http = Exchange(scope, receive, send)

@@ -34,6 +34,7 @@ async function call(method, path, body) {
   const text = await response.text();
   const answer = text ? parse(text) : null;
   if (response.ok) return answer;
+  if (response.status === 401) location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
   throw new ApiError(response.status, answer?.error?.message ?? `The server answered ${response.status}.`);
 }
 
