@@ -19,14 +19,11 @@ from nanobot.server.event_stream import Closing
 from nanobot.server.exchange import ClientGone, Exchange
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.methods import Methods, answer_by_method
-from nanobot.server.metrics import Metrics
-from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.pages import Pages, load_pages
 from nanobot.server.security import Gate
 from nanobot.server.status import StatusApi
 from nanobot.server.thread_events import EventsApi
 from nanobot.server.threads import ThreadsApi
-from nanobot.upstream.oauth.registration import DOCUMENT_PATH
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch
@@ -68,7 +65,7 @@ def build_application(
     )
     if authentication is None:
         return Gate(router, config.server)
-    return authentication.guard(router, open_paths=frozenset({health_path, DOCUMENT_PATH}), has_pages=ui)
+    return authentication.guard(router, open_paths=frozenset({health_path}), has_pages=ui)
 
 
 class Router:
@@ -135,7 +132,5 @@ class Router:
             case _ if path in self._health_paths:
                 return {"GET": self._health.show}
             case _:
-                if (methods := self._callback.find(path)) is not None:
-                    return methods
                 page = self._pages.find(path)
                 return None if page is None else {"GET": partial(self._pages.show, page=page)}
