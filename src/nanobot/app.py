@@ -31,6 +31,7 @@ from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
 from nanobot.upstream.connection import Upstream
 from nanobot.upstream.launcher import Launcher
+from nanobot.upstream.oauth.client import OAuthClient, callback_uri
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.wire.source import Source
 
@@ -46,6 +47,8 @@ class App:
     store: Store
     models: Models
     upstreams: Mapping[str, Upstream]
+    oauth: OAuthClient
+    """Logs in to servers that want it."""
     hub: Hub
     publisher: Publisher
     engine: Engine
@@ -64,7 +67,8 @@ async def open_app(
 
     Raises `StoreError` for a home that cannot be made or a database that cannot be opened; then nothing was
     started. Leaving stops turns first, then servers, then the store.
-    `own_port` is where we will listen ourselves, so that we are not taken for a local model server.
+    `own_port` is where we will listen ourselves, so that we are not taken for a local model server and people
+    can come back there after logging in to a server.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
     try:
@@ -79,8 +83,18 @@ async def open_app(
         await models.start(avoid_ports={own_port} if own_port else ())
         sandbox = find_sandbox()
         launcher = Launcher(sandbox=sandbox, home=config.home)
+        oauth = OAuthClient(
+            http=http,
+            grants=store.grants,
+            leases=store.leases,
+            env=config.env,
+            redirect_uri=callback_uri(config.server.public_url, own_port),
+            public_url=config.server.public_url,
+        )
         upstreams = {
-            server.name: Upstream(server, http=http, env=config.env, version=__version__, launcher=launcher)
+            server.name: Upstream(
+                server, http=http, env=config.env, version=__version__, launcher=launcher, oauth=oauth
+            )
             for server in config.mcp_servers.values()
             if not server.builtin and server.name not in extra
         }
@@ -107,6 +121,7 @@ async def open_app(
                 store=store,
                 models=models,
                 upstreams=upstreams,
+                oauth=oauth,
                 hub=hub,
                 publisher=Publisher(config, hub, version=__version__, greeting=hooks.greeting()),
                 engine=engine,

@@ -9,6 +9,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "targets": ("nanobot.cli.targets", "List what can be called."),
     "sessions": ("nanobot.cli.sessions", "List, show, rename and delete stored conversations."),
     "hooks": ("nanobot.cli.hooks", "Help with writing hooks."),
+    "mcp": ("nanobot.cli.mcp", "Log in to MCP servers and out again."),
     "config": ("nanobot.cli.config", "Check and show the configuration."),
 }
 """Every command: the module that holds it (as `command`) and its line in the help."""

@@ -19,11 +19,13 @@ from nanobot.server.event_stream import Closing
 from nanobot.server.exchange import ClientGone, Exchange
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.methods import Methods, answer_by_method
+from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.pages import Pages, load_pages
 from nanobot.server.security import Gate
 from nanobot.server.status import StatusApi
 from nanobot.server.thread_events import EventsApi
 from nanobot.server.threads import ThreadsApi
+from nanobot.upstream.oauth.registration import DOCUMENT_PATH
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch
@@ -44,13 +46,15 @@ def build_application(
     health: HealthCheck,
     status: StatusApi,
     closing: Closing,
+    callback: OAuthCallback,
     ui: bool = True,
     health_path: str = HEALTH_PATH,
     authentication: Authentication | None = None,
 ) -> ASGIApp:
     """Everything that is served over HTTP, behind its gate.
 
-    `endpoint` answers MCP. `closing` ends the event streams that watch threads when the program stops.
+    `endpoint` answers MCP; `callback` is where people come back to after logging in to an MCP server.
+    `closing` ends the event streams that watch threads when the program stops.
     Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
     Without `authentication` whoever passes the gate may use everything.
     """
@@ -61,11 +65,12 @@ def build_application(
         status=status,
         health=health,
         health_path=health_path,
+        callback=callback,
         pages=load_pages() if ui else Pages({}),
     )
     if authentication is None:
         return Gate(router, config.server)
-    return authentication.guard(router, open_paths=frozenset({health_path}), has_pages=ui)
+    return authentication.guard(router, open_paths=frozenset({health_path, DOCUMENT_PATH}), has_pages=ui)
 
 
 class Router:
@@ -80,6 +85,7 @@ class Router:
         status: StatusApi,
         health: HealthCheck,
         health_path: str,
+        callback: OAuthCallback,
         pages: Pages,
     ) -> None:
         self._endpoint = endpoint
@@ -88,6 +94,7 @@ class Router:
         self._status = status
         self._health = health
         self._health_paths = (HEALTH_PATH, health_path)
+        self._callback = callback
         self._pages = pages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,5 +139,7 @@ class Router:
             case _ if path in self._health_paths:
                 return {"GET": self._health.show}
             case _:
+                if (methods := self._callback.find(path)) is not None:
+                    return methods
                 page = self._pages.find(path)
                 return None if page is None else {"GET": partial(self._pages.show, page=page)}

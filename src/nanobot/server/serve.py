@@ -29,9 +29,11 @@ from nanobot.server.event_stream import Closing
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.http_protocol import HttpProtocol
 from nanobot.server.listener import Listener, open_listener
+from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.status import StatusApi
 from nanobot.store import Store
 from nanobot.upstream.connection import Upstream, UpstreamState
+from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.wire.server_http import McpEndpoint
 
 DRAIN_S: Final = 10
@@ -58,6 +60,8 @@ class Parts(Protocol):
     def http(self) -> Http: ...
     @property
     def store(self) -> Store: ...
+    @property
+    def oauth(self) -> OAuthClient: ...
     @property
     def upstreams(self) -> Mapping[str, Upstream]: ...
 
@@ -110,6 +114,7 @@ async def serve_on(
         health=HealthCheck(parts.engine, config, servers=servers, offering=parts.publisher),
         status=StatusApi(config, servers=servers, tool_count=parts.hub.tool_count, version=__version__),
         closing=closing,
+        callback=OAuthCallback(parts.oauth),
         ui=ui,
         health_path=health_path,
         authentication=authentication,

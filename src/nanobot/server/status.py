@@ -72,6 +72,7 @@ def server_json(state: UpstreamState, tools: int | None) -> JsonObject:
         "serverInfo": state.server_info or None,
         "tools": tools,
         "lastError": state.last_error or None,
+        "authUrl": state.auth_url or None,
         "since": datetime.fromtimestamp(state.since, UTC).isoformat() if state.since else None,
         "restarts": state.restarts,
     }

@@ -10,7 +10,6 @@ import anyio
 
 from nanobot.config.model import McpServer
 from nanobot.errors import LoginRequired, StoreError
-from nanobot.http import Http
 from nanobot.upstream.oauth.authorizer import Authorizer
 from nanobot.upstream.oauth.carrier import AuthorizedHttp
 from nanobot.upstream.oauth.client import OAuthClient
@@ -46,7 +45,7 @@ class Access:
             return None
         return Access(server, client, authorized)
 
-    async def carrier(self, http: Http, url: str) -> Carrier:
+    async def carrier(self, http: Carrier, url: str) -> Carrier:
         """What carries requests to `url`: `http` itself while no token is needed. Raises `StoreError`."""
         if self._authorizer is None:
             self._authorizer = self._client.authorizer(self._server, url)

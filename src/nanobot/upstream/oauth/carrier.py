@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from nanobot.http import MAX_BODY, Http, HttpAnswer, HttpStream
+from nanobot.http import HttpAnswer, HttpStream
 from nanobot.upstream.oauth.authorizer import Authorizer
 from nanobot.upstream.oauth.challenge import Challenge, read_challenge
+from nanobot.wire.carrier import Carrier
 
 AUTHORIZATION: Final = "Authorization"
 
@@ -16,7 +17,7 @@ AUTHORIZATION: Final = "Authorization"
 class AuthorizedHttp:
     """Satisfies `wire.carrier.Carrier`. Raises `LoginNeeded` and `AuthorizationFailed` beside `HttpError`."""
 
-    def __init__(self, http: Http, authorizer: Authorizer) -> None:
+    def __init__(self, http: Carrier, authorizer: Authorizer) -> None:
         self._http = http
         self._authorizer = authorizer
 
@@ -53,7 +54,6 @@ class AuthorizedHttp:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
         timeout_s: float = 30.0,
-        max_bytes: int = MAX_BODY,
     ) -> HttpAnswer:
         resends = 0
         while True:
@@ -64,7 +64,6 @@ class AuthorizedHttp:
                 headers=_with(headers, token),
                 body=body,
                 timeout_s=timeout_s,
-                max_bytes=max_bytes,
             )
             challenge = _challenge(answer)
             if challenge is None or method == "DELETE":  # a farewell is not worth a login
