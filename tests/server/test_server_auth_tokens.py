@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from joserfc.jwk import ECKey, OctKey
+from joserfc.errors import SecurityWarning
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 from tests.peers.identity_provider import AUDIENCE, IdentityProvider, identity_provider
 from tests.server.world import Answer, Served, served
 
@@ -19,8 +21,8 @@ from nanobot.config.model import AuthSettings, Config
 from nanobot.errors import ConfigError
 from nanobot.http import open_http
 from nanobot.server.auth.assembly import Authentication
-from nanobot.server.auth.jwks import FetchedKeys
-from nanobot.server.auth.jwt import LEEWAY_S
+from nanobot.server.auth.jwks import FetchedKeys, GivenKeys
+from nanobot.server.auth.jwt import LEEWAY_S, TokenVerifier
 from nanobot.server.auth.principal import AuthUnavailable, NotSignedIn
 from nanobot.server.auth.webhook import Webhook
 
@@ -63,6 +65,25 @@ async def test_r15_only_tokens_made_for_us_by_our_issuer_are_accepted(tmp_path: 
             refused = await ask(nanobot, provider.token(**claims))
             assert refused.status == 401, name
             assert 'error="invalid_token"' in refused.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES384", "EdDSA", "Ed25519"])
+async def test_the_algorithms_of_public_keys_are_understood(algorithm: str) -> None:
+    key: Any
+    match algorithm[:2]:
+        case "RS" | "PS":
+            key = RSAKey.generate_key(2048)
+        case "ES":
+            key = ECKey.generate_key("P-384")
+        case _:
+            key = OKPKey.generate_key("Ed25519")
+    provider = IdentityProvider(url="https://i")
+    given = GivenKeys(json.dumps({"keys": [key.as_dict(private=False)]}))
+    verifier = TokenVerifier(given, issuer="https://i", audiences=[AUDIENCE], clock=time.time)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SecurityWarning)
+        token = provider.token(header={"alg": algorithm}, key=key)
+    assert (await verifier.claims(token))["sub"] == "ann"
 
 
 async def test_r15_a_token_that_somebody_else_signed_is_refused(tmp_path: Path) -> None:

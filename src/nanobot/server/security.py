@@ -132,8 +132,10 @@ class Gate:
         return self._reach.pages_with_tokens and _is_for_tokens(scope["path"].encode()) is not None
 
     def _is_ours(self, host: bytes) -> bool:
+        if host in self._hosts:
+            return True
         name = _without_port(host)
-        return host in self._hosts or name in self._hosts or (self._reach.any_address and _is_address(name))
+        return name in self._hosts or (self._reach.any_address and _is_address(name))
 
     def _is_welcome(self, origin: bytes, host: bytes) -> bool:
         scheme, _, place = origin.partition(b"://")

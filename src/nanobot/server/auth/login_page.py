@@ -20,6 +20,8 @@ from nanobot.server.exchange import Exchange
 from nanobot.server.methods import Methods
 
 WRONG_PER_MINUTE: Final = 10
+BEGUN_PER_MINUTE: Final = 60
+"""How often one client may be sent to the identity provider; each time something is stored for a while."""
 
 BeginAtProvider = Callable[[Exchange, str], Awaitable[None]]
 """Send the browser to the identity provider; the path is where it is to be afterwards."""
@@ -42,6 +44,7 @@ class LoginPage:
         self._secret = secret
         self._provider = provider
         self._wrong = RateLimit(WRONG_PER_MINUTE, clock)
+        self._begun = RateLimit(BEGUN_PER_MINUTE, clock)
 
     def find(self, path: str) -> Methods | None:
         match path:
@@ -57,7 +60,7 @@ class LoginPage:
         query = read_query(http)
         place = own_path(query.get("next", "/"))
         if (code := query.get("code")) is not None and self._secret is not None:
-            if await self._is_too_fast(http):
+            if await self._is_too_fast(http, self._wrong):
                 return
             if self._secret.spend_code(code):
                 await self._welcome(http, LAUNCH_SECRET, self._secret.proof, place)
@@ -65,7 +68,9 @@ class LoginPage:
             self._wrong.count(http.scope)
             await self._form(http, place, "This link has been used. Sign in with the secret itself.", 403)
         elif self._provider is not None and (not self._takes_secrets or query.get("via") == "provider"):
-            await self._provider(http, place)
+            if not await self._is_too_fast(http, self._begun):
+                self._begun.count(http.scope)
+                await self._provider(http, place)
         elif not self._takes_secrets:
             await show_page(http, "Not signed in", "<p>This server takes bearer tokens only.</p>", status=401)
         else:
@@ -78,7 +83,7 @@ class LoginPage:
         if not is_our_own_page(http.scope):  # else another page could sign a person in as somebody else
             await self._form(http, place, "Sign in on this page.", 403)
             return
-        if await self._is_too_fast(http):
+        if await self._is_too_fast(http, self._wrong):
             return
         digest = hashlib.sha256(fields.get("secret", "").strip().encode()).hexdigest()
         if self._secret is not None and await self._secret.by_digest(digest):
@@ -108,9 +113,9 @@ class LoginPage:
         header = write_cookie(http.scope, COOKIE, cookie, max_age_s=KEEP_S, same_site="Strict")
         await redirect(http, place, headers=[header])
 
-    async def _is_too_fast(self, http: Exchange) -> bool:
-        """Whether too many wrong secrets came from there; then that is said."""
-        if not (wait_s := self._wrong.wait_s(http.scope)):
+    async def _is_too_fast(self, http: Exchange, limit: RateLimit) -> bool:
+        """Whether too many tries came from there; then that is said."""
+        if not (wait_s := limit.wait_s(http.scope)):
             return False
         retry = (b"retry-after", b"%d" % wait_s)
         await show_page(

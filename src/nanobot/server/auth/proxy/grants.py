@@ -61,10 +61,11 @@ class Grants:
         self._refreshing: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     async def create(self, client: str, user: User, tokens: ProviderTokens, scope: str) -> str:
-        """The id of a new grant. `client` "" is our own page."""
+        """The id of a new grant. `client` "" is our own page; others have to redeem a code in time."""
         id = secrets.token_hex(16)
         grant = _Grant(client=client, user=user, provider=tokens, scope=scope)
-        await self._put(_GRANT, id, GRANT_S, owner=id, body=msgspec.json.encode(grant))
+        lasts_s = CODE_S if client else GRANT_S
+        await self._put(_GRANT, id, lasts_s, owner=id, body=msgspec.json.encode(grant))
         return id
 
     async def new_code(self, grant: str, *, client: str, redirect_uri: str, challenge: str) -> str:
@@ -88,6 +89,7 @@ class Grants:
             raise OAuthError("invalid_grant", "redirect_uri is not the one the code was asked for with.")
         if not compare_digest(challenge_of(verifier), wanted.challenge):
             raise OAuthError("invalid_grant", "code_verifier does not belong to the code.")
+        await self._credentials.renew(_GRANT, found.owner, expires=int(self._clock()) + GRANT_S)
         return await self._new_tokens(found.owner)
 
     async def renew(self, refresh: str, *, client: str) -> dict[str, Any]:
