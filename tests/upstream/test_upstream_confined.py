@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -265,6 +266,22 @@ async def test_a_server_that_asks_for_time_to_leave_gets_it(place: Place) -> Non
 async def attempt_without_answer(upstream: Upstream) -> None:
     with anyio.move_on_after(0.2):
         await attempt(upstream, "import signal; signal.pause()")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("network", "times"), [("host", 200), ("proxy", 25)])
+async def test_r26_many_starts_and_stops_leave_nothing(place: Place, network: Any, times: int) -> None:
+    def held() -> tuple[int, int, int]:
+        below = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        return len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks()), len(below)
+
+    server = place.server(sandbox=SandboxSettings(network=network))
+    before: tuple[int, int, int] | None = None
+    for _ in range(times):
+        async with place.run(server) as upstream:
+            await upstream.ready()
+        before = before or held()
+    assert held() == before
 
 
 async def test_limits_hold_for_what_the_server_starts(place: Place) -> None:

@@ -18,6 +18,10 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # before anything is imported: scripts ask this often
         print(f"nanobot, version {__version__}")
         return
+    if sys.argv[1:2] == ["_exec"]:
+        from nanobot.cli.supervise import supervise
+
+        sys.exit(supervise(sys.argv[2:]))
     sys.exit(_run())
 
 

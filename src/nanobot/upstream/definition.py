@@ -90,7 +90,7 @@ def _remote(server: McpServer, env: Mapping[str, str]) -> Remote:
 def command_of(server: McpServer, env: Mapping[str, str]) -> Command:
     """The process of a server, not confined."""
     program = expand_in(server, "command", server.command, env)
-    argv = [sys.executable, "-m", "nanobot"] if server.command == "nanobot" else [program]
+    argv = _ourselves(env) if server.command == "nanobot" else [program]
     argv += [expand_in(server, f"args[{n}]", text, env) for n, text in enumerate(server.args)]
     own = {
         expand_in(server, f"env.{name}", name, env): expand_in(server, f"env.{name}", value, env)
@@ -104,6 +104,11 @@ def command_of(server: McpServer, env: Mapping[str, str]) -> Command:
         cwd=server.base_dir / _working_folder(server, env),
         secrets=_secrets([*own.values(), *_proxies(inherited), *_referenced(server, env)]),
     )
+
+
+def _ourselves(env: Mapping[str, str]) -> list[str]:
+    """How this program is started again; `NANOBOT_BIN` says it otherwise."""
+    return [env["NANOBOT_BIN"]] if env.get("NANOBOT_BIN") else [sys.executable, "-m", "nanobot"]
 
 
 def _working_folder(server: McpServer, env: Mapping[str, str]) -> str:

@@ -6,6 +6,9 @@ nanobot closed it or died in whatever way, and everything below is stopped: SIGT
 The same happens to what is left behind when the command ends by itself. Exits as the command did, with
 128 + n for signal n, 127 if it was not found and 126 if it cannot be run. `--after N WORDS…` in front of
 COMMAND is a command of N words that is run at the very end.
+
+With `-` for FD the standard input is the lifeline: it is passed on to the command, and five seconds after its
+end everything is stopped.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ import resource
 import select
 import signal
 import sys
+import threading
 import time
 
 GRACE_S = 2.0
+INPUT_GRACE_S = 5.0
 AFTER_S = 10.0
 SANDBOX = "bwrap"
 PR_SET_PDEATHSIG = 1
@@ -25,11 +30,17 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> int:
-    lifeline, argv, after = int(sys.argv[1]), sys.argv[2:], list[str]()
+    where, argv, after = sys.argv[1], sys.argv[2:], list[str]()
     if argv[:1] == ["--after"]:
         count = int(argv[1])
         after, argv = argv[2 : 2 + count], argv[2 + count :]
-    os.set_inheritable(lifeline, False)
+    passes_on = where == "-"
+    if passes_on:
+        lifeline, held = os.pipe()
+        their_stdin, feed = os.pipe()
+    else:
+        lifeline, held, their_stdin, feed = int(where), -1, -1, -1
+        os.set_inheritable(lifeline, False)
     prctl = _prctl()
     # What loses its parent below us becomes our child, so that we can find and end it.
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -40,10 +51,14 @@ def main() -> int:
         signal.signal(number, _ignore)
     child = os.fork()
     if child == 0:
+        if passes_on:
+            os.dup2(their_stdin, 0)
         _become(argv, prctl)
     # The command alone uses these; held here they would keep its end of file from being seen.
-    for stream in (0, 1):
+    for stream in (their_stdin, 1) if passes_on else (0, 1):
         os.close(stream)
+    if passes_on:
+        threading.Thread(target=_pass_on, args=(feed, held), daemon=True).start()
     status = _watch(child, lifeline, wake_read)
     _end_all(child)
     if after:
@@ -51,11 +66,26 @@ def main() -> int:
     return status
 
 
+def _pass_on(feed: int, held: int) -> None:
+    """Copy our standard input to the command; some seconds after its end let go of the lifeline."""
+    is_open = True
+    while chunk := os.read(0, 64 * 1024):
+        try:
+            while is_open and chunk:
+                chunk = chunk[os.write(feed, chunk) :]
+        except BrokenPipeError:
+            is_open = False  # it reads no more; our own end of file still matters
+    os.close(feed)
+    time.sleep(INPUT_GRACE_S)
+    os.close(held)
+
+
 def _run_after(argv: list[str]) -> None:
     """Run a last command, for a few seconds at most."""
     child = os.fork()
     if child == 0:
         nothing = os.open(os.devnull, os.O_RDWR)
+        os.set_inheritable(nothing, True)  # it may be one of the three itself
         for stream in (0, 1, 2):
             os.dup2(nothing, stream)
         _become(argv, _prctl())
