@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from tests.server.world import served
 
-from nanobot.config.model import ApiKey, AuthSettings, ServerSettings
+from nanobot.aio import task_group
+from nanobot.config.model import ApiKey, AuthSettings, Config, McpServer, Reference, ServerSettings
 from nanobot.errors import ConfigError
 from nanobot.server.security import check_listen_address
 
@@ -221,6 +224,34 @@ def test_r13_with_authentication_other_machines_may_be_listened_to() -> None:
     check_listen_address("0.0.0.0", is_protected=True)
     with pytest.raises(ConfigError, match="auth"):
         check_listen_address("0.0.0.0")
+
+
+async def test_r15_a_callers_token_is_sent_to_no_server_that_we_use(tmp_path: Path) -> None:
+    sent = bytearray()
+
+    async def record(stream: SocketStream) -> None:
+        async with stream:
+            while b"\r\n\r\n" not in sent:
+                sent.extend(await stream.receive())
+            await stream.send(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, task_group() as group:
+        group.start_soon(listener.serve, record)
+        port = listener.extra(SocketAttribute.local_port)
+        server = McpServer(name="up", url=f"http://127.0.0.1:{port}/mcp")
+
+        def with_server(config: Config) -> Config:
+            publish = replace(config.publish, mcp_servers=(Reference(server="up"),))
+            return replace(config, mcp_servers={"up": server}, publish=publish)
+
+        async with served(tmp_path, auth=KEYS, adjust=with_server) as nanobot:
+            opened = await nanobot.ask("POST", "/mcp", INITIALIZE, MCP_POST | by(ANN))
+            headers = MCP_POST | by(ANN) | {"Mcp-Session-Id": opened.headers["mcp-session-id"]}
+            asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+            await nanobot.ask("POST", "/mcp", asked, headers)
+        group.cancel_scope.cancel()
+    assert b"initialize" in sent or b"POST /mcp" in sent
+    assert b"CANARY" not in sent
 
 
 async def test_r21_keys_are_in_no_answer_and_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -153,10 +153,14 @@ async def served(
     first: tuple[Agent, ...] = (),
     port: int = 0,
     auth: AuthSettings | None = None,
+    adjust: Callable[[Config], Config] = lambda config: config,
 ) -> AsyncGenerator[Served]:
     """Everything running on loopback, on a free port if none is given."""
     async with model_server() as model, open_http() as client:
-        async with open_app(configured(home, model, settings, first, auth)) as app, task_group() as group:
+        async with (
+            open_app(adjust(configured(home, model, settings, first, auth))) as app,
+            task_group() as group,
+        ):
             started: list[str] = []
             is_up = anyio.Event()
 
