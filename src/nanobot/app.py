@@ -24,15 +24,20 @@ from nanobot.config.home import database_in
 from nanobot.config.model import Config
 from nanobot.errors import StoreError
 from nanobot.http import Http, open_http
+from nanobot.hub.audit.trail import note_hooks
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
+from nanobot.hub.traced import TracedService, traced
 from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
+from nanobot.telemetry import Tracer, open_tracer
 from nanobot.upstream.connection import Upstream
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient, callback_uri
 from nanobot.upstream.sandbox import find_sandbox
+from nanobot.upstream.traced_http import TracedHttp
+from nanobot.wire.service import Service
 from nanobot.wire.source import Source
 
 log = logging.getLogger(__name__)
@@ -51,6 +56,9 @@ class App:
     """Logs in to servers that want it."""
     hub: Hub
     publisher: Publisher
+    service: Service
+    """What clients are served: the publisher, or what stands around it."""
+    tracer: Tracer | None
     engine: Engine
 
     def check_models(self) -> None:
@@ -78,11 +86,13 @@ async def open_app(
     extra = dict(extra_sources or {})
     key = expand(config.auth.encryption_key, config.env)
     database = open_store(database_in(config.home), env=config.env, encryption_key=key)
-    async with open_http() as http, database as store:
+    tracing = open_tracer(config.env, trusts_peers=config.server.trust_trace_context)
+    async with tracing as tracer, open_http() as http, database as store:
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
         sandbox = find_sandbox()
         launcher = Launcher(sandbox=sandbox, home=config.home)
+        to_servers = http if tracer is None else TracedHttp(http, tracer)
         oauth = OAuthClient(
             http=http,
             grants=store.grants,
@@ -93,15 +103,17 @@ async def open_app(
         )
         upstreams = {
             server.name: Upstream(
-                server, http=http, env=config.env, version=__version__, launcher=launcher, oauth=oauth
+                server, http=to_servers, env=config.env, version=__version__, launcher=launcher, oauth=oauth
             )
             for server in config.mcp_servers.values()
             if not server.builtin and server.name not in extra
         }
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
-        hooks = Hooks(config, http)
+        hooks = Hooks(config, http, audit=note_hooks)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
+        if tracer is not None:
+            sources = {name: traced(source, tracer) for name, source in sources.items()}
         hub = Hub(config, hooks.around(sources))
         hooks.connect(hub)
         limit = turn_limit(config.env)
@@ -114,6 +126,7 @@ async def open_app(
             hooks=hooks.agents(),
         )
         agents.connect(AgentChats(engine, config.agents))
+        publisher = Publisher(config, hub, version=__version__, greeting=hooks.greeting())
         async with _running(*upstreams.values()), _running(hub, hooks), _running(engine):
             yield App(
                 config=config,
@@ -123,7 +136,9 @@ async def open_app(
                 upstreams=upstreams,
                 oauth=oauth,
                 hub=hub,
-                publisher=Publisher(config, hub, version=__version__, greeting=hooks.greeting()),
+                publisher=publisher,
+                service=publisher if tracer is None else TracedService(publisher, tracer),
+                tracer=tracer,
                 engine=engine,
             )
 

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         ),
         (
             "server: {cors: [x]}",
-            "1:10: error[unknown-key] server.cors: The key 'cors' is not known here. (known keys: allowedHosts, corsOrigins, listTtlMs, maxBodyBytes, maxConcurrentRequests, maxMessageBytes, publicURL, requireSecret, trustedProxies)",
+            "1:10: error[unknown-key] server.cors: The key 'cors' is not known here. (known keys: allowedHosts, corsOrigins, listTtlMs, maxBodyBytes, maxConcurrentRequests, maxMessageBytes, publicURL, requireSecret, trustTraceContext, trustedProxies)",
         ),
         (
             "sessions: {maxLife: 3}",

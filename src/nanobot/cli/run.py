@@ -146,7 +146,7 @@ async def _over_stdio(config: Config) -> None:
 
     async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config) as app:
         app.check_models()
-        await serve_duplex(duplex, app.publisher, settings=config.server)
+        await serve_duplex(duplex, app.service, settings=config.server)
 
 
 def _has_uvloop() -> bool:

@@ -272,6 +272,7 @@ def _server_settings(view: View) -> ServerSettings:
         max_message_bytes=view.value("maxMessageBytes", default.max_message_bytes),
         max_concurrent_requests=view.value("maxConcurrentRequests", default.max_concurrent_requests),
         list_ttl_ms=view.value("listTtlMs", default.list_ttl_ms),
+        trust_trace_context=view.value("trustTraceContext", default.trust_trace_context),
         trusted_proxies=networks(view, "trustedProxies"),
         public_url=public_url(view),
         require_secret=view.value("requireSecret", default.require_secret),

@@ -142,6 +142,7 @@ HELP: dict[str, str] = {
     "server.maxMessageBytes": "Largest message of an MCP server (default 64 MiB).",
     "server.maxConcurrentRequests": "Open requests of one MCP session (default 128).",
     "server.listTtlMs": "How long MCP clients may keep lists (default 0).",
+    "server.trustTraceContext": "Continue the traces of clients (default: no, they are only linked to).",
     "server.trustedProxies": "Addresses or networks of proxies whose `X-Forwarded-*` headers are believed.",
     "server.publicURL": "Where clients reach this server, such as `https://bot.example.com`.",
     "server.requireSecret": "Ask for the secret in `<home>/launch-secret`; a browser gets a link at start.",

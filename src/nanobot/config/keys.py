@@ -241,6 +241,7 @@ SERVER = Table(
         "maxMessageBytes": Number(1024, 1 << 30, whole=True),
         "maxConcurrentRequests": Number(1, 100_000, whole=True),
         "listTtlMs": Number(0, 24 * 3600 * 1000, whole=True),
+        "trustTraceContext": Flag(),
         "trustedProxies": Names(),
         "publicURL": Text(),
         "requireSecret": Flag(),

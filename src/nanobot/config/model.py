@@ -321,6 +321,7 @@ class ServerSettings:
     max_message_bytes: int = 64 * 1024 * 1024
     max_concurrent_requests: int = 128
     list_ttl_ms: int = 0
+    trust_trace_context: bool = False
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks whose forwarded headers are believed."""
     public_url: str = ""

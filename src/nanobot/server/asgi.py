@@ -19,6 +19,7 @@ from nanobot.server.event_stream import Closing
 from nanobot.server.exchange import ClientGone, Exchange
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.methods import Methods, answer_by_method
+from nanobot.server.metrics import Metrics
 from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.pages import Pages, load_pages
 from nanobot.server.security import Gate
@@ -49,6 +50,7 @@ def build_application(
     callback: OAuthCallback,
     ui: bool = True,
     health_path: str = HEALTH_PATH,
+    metrics: Metrics | None = None,
     authentication: Authentication | None = None,
 ) -> ASGIApp:
     """Everything that is served over HTTP, behind its gate.
@@ -65,6 +67,7 @@ def build_application(
         status=status,
         health=health,
         health_path=health_path,
+        metrics=metrics,
         callback=callback,
         pages=load_pages() if ui else Pages({}),
     )
@@ -85,6 +88,7 @@ class Router:
         status: StatusApi,
         health: HealthCheck,
         health_path: str,
+        metrics: Metrics | None,
         callback: OAuthCallback,
         pages: Pages,
     ) -> None:
@@ -93,6 +97,7 @@ class Router:
         self._events = events
         self._status = status
         self._health = health
+        self._metrics = metrics
         self._health_paths = (HEALTH_PATH, health_path)
         self._callback = callback
         self._pages = pages
@@ -136,6 +141,8 @@ class Router:
                 return {"GET": status.agents}
             case ["api", "servers"]:
                 return {"GET": status.servers}
+            case ["metrics"] if self._metrics is not None:
+                return {"GET": self._metrics.show}
             case _ if path in self._health_paths:
                 return {"GET": self._health.show}
             case _:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 import uvicorn
+from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from nanobot import __version__
@@ -29,12 +30,16 @@ from nanobot.server.event_stream import Closing
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.http_protocol import HttpProtocol
 from nanobot.server.listener import Listener, open_listener
+from nanobot.server.metrics import Measured, MeasuredService, Metrics
 from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.status import StatusApi
+from nanobot.server.traced import UNTRACED, Traced
 from nanobot.store import Store
+from nanobot.telemetry import Tracer
 from nanobot.upstream.connection import Upstream, UpstreamState
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.wire.server_http import McpEndpoint
+from nanobot.wire.service import Service
 
 DRAIN_S: Final = 10
 """How long running requests may go on after the first signal to stop."""
@@ -56,6 +61,10 @@ class Parts(Protocol):
     def hub(self) -> Hub: ...
     @property
     def publisher(self) -> Publisher: ...
+    @property
+    def service(self) -> Service: ...
+    @property
+    def tracer(self) -> Tracer | None: ...
     @property
     def http(self) -> Http: ...
     @property
@@ -90,20 +99,24 @@ async def serve_on(
     ui: bool = True,
     health_path: str = HEALTH_PATH,
     audit: AuditLog | None = None,
+    with_metrics: bool = False,
     ready: Callable[[str], None] | None = None,
     invite: Callable[[str], None] | None = None,
 ) -> None:
     """`serve` on sockets that were bound before anything else was started. Closes them.
 
+    `with_metrics`: tell numbers at `/metrics`.
     `invite` is called with a link that signs one browser in, if `server.requireSecret` is set.
     """
     config = parts.config
     closing = Closing()
-    endpoint = McpEndpoint(parts.publisher, settings=config.server, session_settings=config.sessions)
 
     def servers() -> list[UpstreamState]:
         return [upstream.state for upstream in parts.upstreams.values()]
 
+    metrics = Metrics(servers=servers, audit=audit) if with_metrics else None
+    service = parts.service if metrics is None else MeasuredService(parts.service, metrics)
+    endpoint = McpEndpoint(service, settings=config.server, session_settings=config.sessions)
     authentication = None
     if is_protected(config):
         authentication = Authentication(config, parts.http, parts.store.credentials)
@@ -117,10 +130,15 @@ async def serve_on(
         callback=OAuthCallback(parts.oauth),
         ui=ui,
         health_path=health_path,
+        metrics=metrics,
         authentication=authentication,
     )
+    if metrics is not None:
+        application = Measured(application, metrics)
     if audit is not None:
         application = audited(application, audit, parts.publisher)
+    if parts.tracer is not None:
+        application = Traced(application, parts.tracer, untraced=(*UNTRACED, HEALTH_PATH, health_path))
 
     def started() -> None:
         # What exists now lives as long as the process: the collector need not look at it again.
@@ -143,7 +161,7 @@ async def serve_on(
             if authentication is not None:
                 owner.start_soon(authentication.run)
             if threading.current_thread() is threading.main_thread():
-                owner.start_soon(_stop_on_signals, server)
+                await owner.start(_stop_on_signals, server)  # before anybody is told that we are there
             await server.serve(list(listener.sockets))
             owner.cancel_scope.cancel()
     finally:
@@ -157,8 +175,11 @@ def audited(application: ASGIApp, log: AuditLog, publisher: Publisher) -> ASGIAp
     return Audited(application, log, is_mcp=is_mcp, server_of=publisher.server_of)
 
 
-async def _stop_on_signals(server: _Server) -> None:
+async def _stop_on_signals(
+    server: _Server, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
         async for received in signals:
             if server.should_exit:
                 server.force_exit = True
