@@ -102,7 +102,7 @@ def test_requests_that_are_refused_before_they_are_read_are_entries_too(tmp_path
     assert world.of("ping")[0]["requestBody"]["id"] == 5
 
 
-def test_streams_and_what_is_relayed_to_the_client_are_entries(tmp_path: Path) -> None:
+def test_a_stream_that_is_opened_is_an_entry(tmp_path: Path) -> None:
     with logging_to_a_file(tmp_path) as world:
         client = HttpClient(world.running.url)
         client.initialize()
