@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.peers.oauth_server import OAuthPeer, answer_in
-from tests.peers.programs import free_port
-from tests.server.world import served
+from tests.server.world import configured, served
 from tests.wire.http_peer import serving
 
+from nanobot.aio import task_group
+from nanobot.app import App, open_app
 from nanobot.config.model import McpServer, ServerSettings
-from nanobot.upstream.oauth.client import OAuthClient
+from nanobot.http import Http, open_http
+from nanobot.server.listener import open_listener
+from nanobot.server.serve import serve_on
+from nanobot.testing.model_server import model_server
 from nanobot.upstream.oauth.probe import find_challenge
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_login_is_completed_in_the_browser_and_its_answer_counts_once(tmp_path: Path) -> None:
-    peer, port = OAuthPeer(), free_port()
-    home = f"http://localhost:{port}"
-    server = McpServer(name="far", url="")
+@asynccontextmanager
+async def waiting(home: Path) -> AsyncGenerator[tuple[App, int, Http]]:
+    """A nanobot that knows where it listens, as `nanobot run` starts it."""
+    listener = open_listener("127.0.0.1", 0)
     async with (
-        serving(peer) as url,
-        served(tmp_path, port=port, settings=ServerSettings(public_url=home)) as one,
+        model_server() as model,
+        open_http() as http,
+        open_app(configured(home, model, None, ()), own_port=listener.port) as app,
+        task_group() as group,
     ):
-        client: OAuthClient = one.app.oauth
-        authorizer = client.authorizer(server, url)
-        challenge = await find_challenge(one.client, url)
+        up = anyio.Event()
+        group.start_soon(partial(serve_on, listener, app, ready=lambda _: up.set()))
+        await up.wait()
+        yield app, listener.port, http
+        group.cancel_scope.cancel()
+
+
+async def test_a_login_is_completed_in_the_browser_and_its_answer_counts_once(tmp_path: Path) -> None:
+    peer = OAuthPeer()
+    async with serving(peer) as url, waiting(tmp_path) as (app, port, http):
+        authorizer = app.oauth.authorizer(McpServer(name="far", url=url), url)
+        challenge = await find_challenge(http, url)
         assert challenge is not None
         flow = await authorizer.begin_login(challenge)
         assert flow is not None
-        there = await one.client.request("GET", flow.url)
-        back = there.headers["Location"].removeprefix(home)
-        assert back.startswith("/oauth/callback?")
-        assert (await one.ask("HEAD", back)).status == 204
-        page = await one.ask("GET", back)
+        back = (await http.request("GET", flow.url)).headers["Location"]
+        assert back.startswith(f"http://localhost:{port}/oauth/callback?")
+        assert (await http.request("HEAD", back)).status == 204
+        page = await http.request("GET", back)
         assert page.status == 200
         assert b"may close this window" in page.body
         assert page.headers["Referrer-Policy"] == "no-referrer"
         assert answer_in(back)["code"].encode() not in page.body
-        again = await one.ask("GET", back)
+        again = await http.request("GET", back)
         assert again.status == 400
         assert b"invalid state" in again.body
         assert await authorizer.bearer() in peer.access

@@ -53,7 +53,7 @@ class OAuthCallback:
 
     async def describe(self, http: Exchange) -> None:
         """`GET /.well-known/oauth-client/nanobot.json`: our client id is the address of this document."""
-        await http.answer_json(client_document(self._client.public_url, self._client.redirect_uri))
+        await http.answer_json(client_document(self._client.public_url, CALLBACK_PATH))
 
 
 async def _show(http: Exchange, status: int, title: str, text: str) -> None:

@@ -32,8 +32,10 @@ def read_challenge(status: int, headers: Mapping[str, str]) -> Challenge:
     for name, value in headers.items():  # the header may be there more than once
         if name.lower() != "www-authenticate" or len(value) > MAX_CHALLENGE:
             continue
-        if (scheme := _BEARER.search(value)) is not None:
+        for scheme in _BEARER.finditer(value):  # the word may also stand in another scheme's realm
             said = _parameters(value, scheme.end())
+            if not said:
+                continue
             return Challenge(
                 status=status,
                 error=said.get("error", ""),

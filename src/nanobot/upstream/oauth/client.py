@@ -97,10 +97,13 @@ class OAuthClient:
 
 
 def callback_uri(public_url: str, port: int | None) -> str:
-    """Where a login comes back to: our public address, else this machine, else "" (nobody listens)."""
-    if public_url:
-        return public_url + CALLBACK_PATH
-    return f"http://localhost:{port}{CALLBACK_PATH}" if port else ""
+    """Where a login comes back to: our public address, else this machine.
+
+    `port` None: nobody listens in this process, and another one would not know the login; then "".
+    """
+    if port is None:
+        return ""
+    return (public_url or f"http://localhost:{port}") + CALLBACK_PATH
 
 
 def _scopes(

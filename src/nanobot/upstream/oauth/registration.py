@@ -26,13 +26,13 @@ _METHODS: Final[tuple[AuthMethod, ...]] = ("none", "client_secret_post", "client
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def client_document(public_url: str, redirect_uri: str) -> Mapping[str, Any]:
+def client_document(public_url: str, callback_path: str) -> Mapping[str, Any]:
     """What we say of ourselves under `DOCUMENT_PATH`; its address is our client id."""
     return {
         "client_id": public_url + DOCUMENT_PATH,
         "client_name": CLIENT_NAME,
         "client_uri": public_url,
-        "redirect_uris": [redirect_uri],
+        "redirect_uris": [public_url + callback_path],
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": "none",
