@@ -1,6 +1,7 @@
 """A program that runs one turn and then waits to be killed: `python crashing.py <home> tool|model|queue`.
 
-It prints one line when it is where the test wants it: in the middle of a tool call, or of an answer.
+It prints one line when it is where the test wants it: in the middle of a tool call, or of an answer. With
+`done` it ends by itself after a whole turn.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ async def main(home: Path, where: str) -> None:
     scripts = {
         "tool": [calls("count"), all_call(("hang", {}), ("count", {}))],
         "model": [slow(says("never"), stop_here)],
+        "done": [says("theirs")],
         "queue": [slow(says("never"), anyio.sleep_forever)],
     }
     async with world(home, scripts[where], *tools) as w:

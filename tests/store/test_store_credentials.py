@@ -33,7 +33,7 @@ async def test_what_was_put_is_found_until_it_expires(tmp_path: Path) -> None:
         await store.credentials.purge()
         await store.credentials.renew("code", "old", expires=LATER)
         assert await store.credentials.find("code", "old") is None
-    assert not any(b"CANARY" in file.read_bytes() for file in tmp_path.iterdir())
+    assert not any(b"CANARY" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 async def test_of_many_at_once_exactly_one_is_the_first_to_spend(tmp_path: Path) -> None:

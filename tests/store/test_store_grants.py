@@ -19,7 +19,7 @@ GRANT = GrantRow("https://as", "https://mcp", "", "https://mcp/a", b'{"token": "
 async def test_a_grant_is_found_after_a_restart_and_not_readable_in_any_file(tmp_path: Path) -> None:
     async with open_store(tmp_path / "nanobot.db") as store:
         await store.grants.save(GRANT)
-        for file in tmp_path.iterdir():  # also while the log is open
+        for file in tmp_path.glob("*.*"):  # also while the log is open
             assert b"canary" not in file.read_bytes()
     async with open_store(tmp_path / "nanobot.db") as store:
         found = await store.grants.find(server="https://mcp/a")

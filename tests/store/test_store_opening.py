@@ -31,14 +31,15 @@ async def test_a_new_database_is_readable_by_its_owner_alone(path: Path) -> None
     async with open_store(path) as store:
         await store.threads.create(thread())
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
-    assert modes == dict.fromkeys(["nanobot.db", "nanobot.db-wal", "nanobot.db-shm"], 0o600)
+    files = dict.fromkeys(["nanobot.db", "nanobot.db-wal", "nanobot.db-shm"], 0o600)
+    assert modes == {**files, "processes": 0o700}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
 async def test_a_closed_database_is_one_file(path: Path) -> None:
     async with open_store(path) as store:
         await store.threads.create(thread())
-    assert [file.name for file in path.parent.iterdir()] == ["nanobot.db"]
+    assert [file.name for file in path.parent.rglob("*") if file.is_file()] == ["nanobot.db"]
 
 
 async def test_the_migrations_lead_to_the_schema_that_the_program_uses(path: Path) -> None:
@@ -148,7 +149,7 @@ async def test_a_damaged_database_is_moved_aside_and_the_way_to_repair_it_is_tol
     with pytest.raises(StoreError, match=r"is damaged\. It was moved to '.*damaged-.*\.recover"):
         async with open_store(path):
             pass
-    (aside,) = (file for file in path.parent.iterdir() if file.suffix not in ("-wal", "-shm"))
+    (aside,) = (file for file in path.parent.glob("nanobot.db*") if file.suffix not in ("-wal", "-shm"))
     assert aside.name.startswith("nanobot.db.damaged-")
     assert aside.read_bytes() == damaged
     async with open_store(path) as store:  # the next start begins anew

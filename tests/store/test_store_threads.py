@@ -86,6 +86,7 @@ async def test_an_append_is_whole_or_not_at_all(store: Store) -> None:
 async def test_what_does_not_exist_is_named(store: Store) -> None:
     for attempt in (
         store.threads.append("gone", [message("m")]),
+        store.threads.accept("gone", message("m"), turn(thread="gone")),
         store.threads.rename("gone", "x"),
         store.threads.delete("gone"),
     ):

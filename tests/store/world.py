@@ -42,7 +42,9 @@ path = Path(sys.argv[1])
 """
 
 
-def start(body: str, *arguments: str | Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def start(
+    body: str, *arguments: str | Path, prefix: tuple[str, ...] = (), stdin: int | None = None
+) -> subprocess.Popen[str]:
     """A Python process that runs `body`; its output is a pipe of text."""
     command = [*prefix, sys.executable, "-c", PRELUDE + body, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

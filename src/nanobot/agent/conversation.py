@@ -40,7 +40,11 @@ _LONGEST_TITLE: Final = 60
 
 
 class Conversation:
-    """A thread in memory. `load` comes before anything else; `start` is called when there is work to own."""
+    """A thread in memory. `load` comes before anything else; `start` is called when there is work to own.
+
+    Other processes may add to the thread while no turn of this one runs or waits in it. That is noticed
+    when an input is accepted or a reader comes, and the thread is read again.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,8 @@ class Conversation:
         self._queue: deque[Turn] = deque()
         self._accepting = anyio.Lock(fast_acquire=True)  # inputs are stored in the order they came
         self._is_working = False
-        self._is_loaded = False
+        self._is_loaded = False  # what is in memory is what is on record
+        self._last = ""  # the id of the message stored last, as far as we know
         self._is_deleted = False
 
     @property
@@ -77,19 +82,44 @@ class Conversation:
         return not self.users and not self._is_working
 
     async def load(self) -> None:
-        """Have the history in memory. Once; a crash in the middle of a turn is noticed and closed here."""
-        if self._is_loaded:
+        """Have the history in memory. A turn that a crash has interrupted is noticed and closed here.
+
+        While a turn runs, what is in memory is left alone: nobody else adds to the thread then.
+        """
+        if self._is_loaded or self._is_working:
             return
         async with self._accepting:
-            if self._is_loaded:
-                return
-            self.history = await load(self._threads, self.row.id, self._services.now())
-            self.model_history = ModelHistory(self.history)
-            self.call_ids = {
-                item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)
-            }
-            await self._make_folder()
-            self._is_loaded = True
+            if not self._is_loaded and not self._is_working:
+                await self._load()
+                await self._make_folder()
+
+    async def refresh(self) -> None:
+        """`load`, and again if another process has added to the thread since."""
+        if self._is_loaded and not self._is_working:
+            async with self._accepting:
+                if not self._is_working and await self._threads.last(self.row.id) != self._last:
+                    self._is_loaded = False
+        await self.load()
+
+    async def _load(self) -> None:
+        """Read the thread, but for the turns that are still to come."""
+        coming = {turn.id for turn in (self.running, *self._queue) if turn is not None}
+        loaded = await load(self._threads, self.row.id, self._services.now(), ahead=coming)
+        self.history = loaded.messages
+        self.model_history = ModelHistory(self.history)
+        self.call_ids = {item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)}
+        self._last, self._is_loaded = loaded.last, loaded.is_settled
+
+    async def _catch_up(self) -> StoreError | None:
+        """Have what another process has added in memory before a turn begins; why that is not possible."""
+        if not self._is_loaded:
+            try:
+                async with self._accepting:
+                    self.row = await self._threads.find(self.row.id, account=self.row.account) or self.row
+                    await self._load()
+            except StoreError as e:
+                return e
+        return None
 
     async def _make_folder(self) -> None:
         try:
@@ -99,7 +129,10 @@ class Conversation:
             log.warning("a thread has no working folder", extra=fields)
 
     async def submit(self, input: Input, agent: Agent, call: Call, on_event: OnEvent | None) -> Turn:
-        """Store the input and queue its turn. Raises `Busy` when too many wait, `StoreError`, `NotFound`."""
+        """Store the input and queue its turn.
+
+        Raises `Busy` when too many wait or another process has a turn here, `StoreError`, `NotFound`.
+        """
         await self.load()
         async with self._accepting:
             if self._is_deleted:
@@ -111,7 +144,9 @@ class Conversation:
             turn = Turn(self.row.id, message, agent, call, on_event)
             row = TurnRow(id=turn.id, thread_id=self.row.id, agent=agent.id, started=now)
             with anyio.CancelScope(shield=True):  # stored and queued, or neither
-                await self._threads.append(self.row.id, [_stored(message)], turn=row)
+                before = await self._threads.accept(self.row.id, _stored(message), row)
+                self._is_loaded &= before == self._last
+                self._last = message.id
             self._queue.append(turn)
         if not self._is_working:
             self._is_working = True
@@ -154,6 +189,25 @@ class Conversation:
 
     async def _carry_out(self, turn: Turn) -> None:
         self.running = turn
+        run: TurnRun | None = None
+        try:
+            problem = await self._catch_up()
+            run = self._run_of(turn, problem)
+            if not self.row.title:
+                await self._give_title(turn.message)
+            self._remember(turn.message)
+            with turn.scope:
+                await run.carry_out()
+        finally:
+            self.running = None
+            self.broadcast.cut()
+            result = run.result if run else None
+            if result is None or result.message is None:
+                # Something was not stored: memory may differ from the record, and the record is right.
+                self._is_loaded = False
+            turn.end(result)
+
+    def _run_of(self, turn: Turn, problem: StoreError | None) -> TurnRun:
         task = Assignment(
             turn_id=turn.id,
             agent=turn.agent,
@@ -163,21 +217,8 @@ class Conversation:
             thread_id=self.row.id,
             folder=Path(self.row.folder) if self.row.folder else None,
         )
-        run = TurnRun(task, self._services, _Stored(self, turn), self._teller(turn), self._slots)
-        try:
-            if not self.row.title:
-                await self._give_title(turn.message)
-            self._remember(turn.message)
-            with turn.scope:
-                await run.carry_out()
-        finally:
-            self.running = None
-            self.broadcast.cut()
-            if run.result is None or run.result.message is None:
-                # Something was not stored: memory may differ from the record, and the record is right. While
-                # inputs wait it is not read again, or `load` would take their turns for interrupted ones.
-                self._is_loaded = bool(self._queue)
-            turn.end(run.result)
+        journal = _Stored(self, turn, problem)
+        return TurnRun(task, self._services, journal, self._teller(turn), self._slots)
 
     def _teller(self, turn: Turn) -> OnEvent:
         broadcast = self.broadcast
@@ -225,6 +266,7 @@ class Conversation:
         await self._threads.append(self.row.id, [_stored(m) for m in new.messages], calls=entries, turn=row)
         for message in new.messages:
             self._remember(message)
+            self._last = message.id
 
     def _entry(self, turn: Turn, call: ToolCall, state: CallState) -> LedgerEntry:
         return LedgerEntry(
@@ -238,13 +280,19 @@ class Conversation:
 
 
 class _Stored:
-    """The `Journal` of a turn of a stored conversation."""
+    """The `Journal` of a turn of a stored conversation; `problem`: why its history is not known."""
 
-    def __init__(self, conversation: Conversation, turn: Turn) -> None:
+    def __init__(self, conversation: Conversation, turn: Turn, problem: StoreError | None) -> None:
         self._conversation = conversation
         self._turn = turn
-        self.history = conversation.model_history
+        self._problem = problem
         self.call_ids = conversation.call_ids
+
+    @property
+    def history(self) -> ModelHistory:
+        if self._problem is not None:
+            raise self._problem
+        return self._conversation.model_history
 
     async def record(self, new: Record) -> None:
         await self._conversation.record(self._turn, new)

@@ -28,7 +28,7 @@ from nanobot.agent.turn_hooks import HookedBriefings
 from nanobot.aio import task_group
 from nanobot.config.home import files_of
 from nanobot.config.model import Agent, Config
-from nanobot.errors import NotFound
+from nanobot.errors import Duplicate, NotFound
 from nanobot.ids import new_id, new_uuid
 from nanobot.store.rows import ThreadRow
 from nanobot.wire.call import Call
@@ -116,7 +116,10 @@ class Engine:
             return await self._create(key, account, agent, kind, folder)
         async with self._opening:
             row = await self._threads.find(key, account=account)
-            return row or await self._create(key, account, agent, kind, folder)
+            try:
+                return row or await self._create(key, account, agent, kind, folder)
+            except Duplicate:  # another process has just made it
+                return await self._row(key, account)
 
     async def submit(
         self,
@@ -130,7 +133,8 @@ class Engine:
         """Accept an input. It is stored when this returns; its turn runs when those before it have ended.
 
         `agent` "" is that of the thread, else the default one. `on_event` is told the events of this turn as
-        they happen; it must not block. Raises `NotFound`, `Busy` when too many inputs wait, `StoreError`.
+        they happen; it must not block. Raises `NotFound`, `StoreError`, and `Busy` when too many inputs wait
+        or another process is answering in this thread; then nothing is stored.
         """
         call = call or Call()
         conversation = await self._conversation(thread_id, call.caller.account)
@@ -162,7 +166,7 @@ class Engine:
         """Read a thread from now on; nothing falls between its history and its events. Raises `NotFound`."""
         conversation = await self._conversation(thread_id, account)
         with self._using(conversation):
-            await conversation.load()
+            await conversation.refresh()
             attachment = conversation.attach()
             try:
                 yield attachment

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio.to_thread
@@ -30,30 +30,60 @@ _MANY: Final = 200
 """So many messages take a few milliseconds to decode; the event loop is not kept waiting for them."""
 
 
-async def load(threads: Threads, thread_id: str, now: str) -> list[Message]:
-    """The messages of the thread in the order they were meant.
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A thread as it is on record. `last`: the id of the message stored last, "" if there is none.
 
-    A turn found unfinished is closed on the record: finished steps stay as they are, a call of unknown
-    outcome is called that, nothing is run again. Raises `StoreError`.
+    `is_settled` is False while another process has an unfinished turn in it.
     """
-    stored = await threads.messages(thread_id)
-    turns, ledger = await threads.unfinished(thread_id)
-    if len(stored) < _MANY:
-        messages = _decode(stored)
+
+    messages: list[Message]
+    last: str
+    is_settled: bool
+
+
+async def load(threads: Threads, thread_id: str, now: str, *, ahead: Collection[str] = ()) -> Loaded:
+    """The messages of the thread in the order they were meant, but those of the turns `ahead` of us.
+
+    A turn that nobody carries out any more is closed on the record: finished steps stay as they are, a call
+    of unknown outcome is called that, nothing is run again. Raises `StoreError`.
+    """
+    loaded = None
+    while loaded is None:
+        loaded = await _load(threads, thread_id, now, ahead)
+    return loaded
+
+
+async def _load(threads: Threads, thread_id: str, now: str, ahead: Collection[str]) -> Loaded | None:
+    """As `load`; None if another process has closed the same turn meanwhile."""
+    record = await threads.record(thread_id)
+    if len(record.messages) < _MANY:
+        messages = _decode(record.messages)
     else:
-        messages = await anyio.to_thread.run_sync(_decode, stored)
-    for turn in turns:
+        messages = await anyio.to_thread.run_sync(_decode, record.messages)
+    last, is_settled = record.last, True
+    for turn in record.turns:
+        if turn.id in ahead:
+            continue
+        if turn.owner != threads.processes.own and threads.processes.is_alive(turn.owner):
+            is_settled = False
+            continue
         mine = [message for message in messages if _turn_of(message) == turn.id]
-        states = {entry.call_id: entry for entry in ledger if entry.turn_id == turn.id}
+        states = {entry.call_id: entry for entry in record.calls if entry.turn_id == turn.id}
         closing = _closing(turn, mine, states, now)
-        await threads.append(
+        closed = await threads.append_after(
+            last,
             thread_id,
             [StoredMessage(message.id, encode_message(message)) for message in closing],
             calls=[replace(entry, state="done") for entry in states.values()],
             turn=replace(turn, stop=INTERRUPTED),
         )
+        if not closed:
+            return None
+        last = closing[-1].id
         messages += closing
-    return by_turn(messages)
+    kept = [message for message in messages if _turn_of(message) not in ahead]
+    return Loaded(by_turn(kept), last, is_settled)
 
 
 def by_turn(messages: Sequence[Message]) -> list[Message]:

@@ -39,7 +39,7 @@ class Journal(Protocol):
 
     @property
     def history(self) -> ModelHistory:
-        """What the model is sent; grows with what is recorded."""
+        """What the model is sent; grows with what is recorded. Raises `StoreError` if it cannot be known."""
         ...
 
     @property

@@ -106,7 +106,11 @@ def _credentials(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials)
+def _owners(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE turns ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
+
+
+MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials, _owners)
 """Step n (from 1) leads from schema n - 1 to n."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -48,13 +49,34 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRow:
-    """One turn. `stop` is "" while it runs; such a row found at start was interrupted by a crash."""
+    """One turn. `stop` is "" while it runs or waits; if `owner` is not alive then, it was interrupted.
+
+    `owner` is the process that carries it out (`processes`), "" for one that nobody knows.
+    """
 
     id: str
     thread_id: str
     agent: str
     started: str
     stop: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedThread:
+    """Everything that happened in a thread, at one moment.
+
+    `messages` are in the order they were stored, `turns` those without a stop, `calls` those not `done`.
+    """
+
+    messages: Sequence[StoredMessage]
+    turns: Sequence[TurnRow]
+    calls: Sequence[LedgerEntry]
+
+    @property
+    def last(self) -> str:
+        """The id of the last message, "" if there is none."""
+        return self.messages[-1].id if self.messages else ""
 
 
 @dataclass(frozen=True, slots=True)

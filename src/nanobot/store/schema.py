@@ -63,6 +63,7 @@ turns = Table(
     _text("agent"),
     _text("started"),
     _text("stop"),
+    _text("owner"),
     Index("turns_by_stop", "thread_id", "stop"),
 )
 

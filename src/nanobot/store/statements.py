@@ -83,7 +83,20 @@ class Statements:
         """`now`"""
         self.add_message = prepared(insert(messages), messages)
         self.record_call = prepared(_upsert(tool_calls), tool_calls)
-        self.record_turn = prepared(_upsert(turns), turns)
+        self.record_turn = prepared(_upsert(turns, kept=("owner",)), turns)
+        """A turn on record keeps its `owner`."""
+        self.last = prepared(
+            select(messages.c.id)
+            .where(messages.c.thread_id == thread)
+            .order_by(messages.c.seq.desc())
+            .limit(1)
+        )
+        self.others = prepared(
+            select(turns.c.owner)
+            .distinct()
+            .where(turns.c.thread_id == thread, turns.c.stop == "", turns.c.owner != bindparam("own"))
+        )
+        """`own`; the other owners of turns that have not ended."""
         self.messages = prepared(
             select(messages.c.id, messages.c.raw)
             .where(messages.c.thread_id == thread)
@@ -95,11 +108,14 @@ class Statements:
         )
 
 
-def _upsert(table: Table) -> sqlite.Insert:
-    """Insert a row, or replace the one with its key; an empty `started` keeps the one on record."""
+def _upsert(table: Table, *, kept: Sequence[str] = ()) -> sqlite.Insert:
+    """Insert a row, or replace the one with its key but for what is `kept`.
+
+    An empty `started` keeps the one on record.
+    """
     insertion = sqlite.insert(table)
     new: dict[str, ColumnElement[Any]] = {
-        c.name: insertion.excluded[c.name] for c in table.c if not c.primary_key
+        c.name: insertion.excluded[c.name] for c in table.c if not c.primary_key and c.name not in kept
     }
     new["started"] = func.coalesce(func.nullif(new["started"], ""), table.c.started)
     return insertion.on_conflict_do_update(index_elements=list(table.primary_key), set_=new)

@@ -15,6 +15,7 @@ from anyio import to_thread
 from nanobot.store.credentials import Credentials
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
+from nanobot.store.processes import Processes
 from nanobot.store.sealing import Sealer, load_sealer
 from nanobot.store.threads import Threads
 
@@ -47,14 +48,27 @@ async def open_store(
 ) -> AsyncGenerator[Store]:
     """The store in the SQLite file `path`, made or brought to the current schema first.
 
-    Several processes may have one file open. Leaving finishes what is queued. Raises `StoreError` when
-    the file cannot be opened, is damaged (it is then moved aside) or belongs to a newer program.
+    Several processes may have one file open; they know of each other by the folder `processes` beside it.
+    Leaving finishes what is queued. Raises `StoreError` when the file cannot be opened, is damaged (it is
+    then moved aside) or belongs to a newer program.
     `env` may hold the keys for secrets (`sealing`), and `encryption_key` comes before them; without, there is
     a key file beside the database.
     """
     from nanobot.store.database import Database  # loads SQLAlchemy: 0.2 s
 
-    database = await to_thread.run_sync(Database.open, path)
+    def open_both() -> tuple[Database, Processes]:
+        database = Database.open(path)
+        try:
+            return database, Processes.join(path.parent / "processes")
+        except BaseException:
+            database.close()
+            raise
+
+    def close_both() -> None:
+        database.close()
+        processes.leave()
+
+    database, processes = await to_thread.run_sync(open_both)
 
     @cache
     def sealer() -> Sealer:
@@ -62,11 +76,11 @@ async def open_store(
 
     try:
         yield Store(
-            threads=Threads(database, clock),
+            threads=Threads(database, clock, processes),
             grants=Grants(database, clock, sealer),
             credentials=Credentials(database, sealer),
             leases=Leases(database),
         )
     finally:
         with anyio.move_on_after(_CLOSING_S, shield=True):
-            await to_thread.run_sync(database.close, abandon_on_cancel=True)
+            await to_thread.run_sync(close_both, abandon_on_cancel=True)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nanobot.errors import NotFound
-from nanobot.store.rows import LedgerEntry, StoredMessage, ThreadRow, TurnRow
+from nanobot.errors import Busy, NotFound
+from nanobot.store.processes import Processes, pid_of
+from nanobot.store.rows import LedgerEntry, RecordedThread, StoredMessage, ThreadRow, TurnRow
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 class Threads:
     """The repository of threads. What has returned is durable; a cancelled write still happens, as a whole.
 
-    Every method may raise `StoreError`.
+    Only one process at a time has unfinished turns in a thread: it got them by `accept`, and meanwhile nobody
+    else adds to the thread. Every method may raise `StoreError`.
     """
 
-    def __init__(self, database: Database, clock: Callable[[], str]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], str], processes: Processes) -> None:
         from nanobot.store.statements import Statements  # loads SQLAlchemy
 
+        self.processes = processes
         self._database = database
         self._clock = clock
         self._sql = Statements(database.dialect)
@@ -67,6 +70,29 @@ class Threads:
         """Remove the thread with everything that belongs to it. Raises `NotFound`."""
         await self._database.write(lambda c: _meet(c, self._sql.delete, {"thread": id}))
 
+    async def accept(self, thread_id: str, message: StoredMessage, turn: TurnRow) -> str:
+        """Add the input of a new turn of this process; the id of the message it follows, "" for the first.
+
+        Raises `Busy` while another living process has an unfinished turn in the thread, `NotFound`,
+        `Duplicate`.
+        """
+        own = self.processes.own
+        values = {"thread": thread_id, "own": own}
+        fields = _fields(replace(turn, owner=own))
+
+        def accept(connection: Connection) -> str:
+            for (owner,) in self._sql.others.run(connection, values).all():
+                if self.processes.is_alive(owner):
+                    raise Busy(
+                        f"Another nanobot (process {pid_of(owner)}) is answering in this conversation; try "
+                        "again when it has answered."
+                    )
+            before = self._last(connection, thread_id)
+            self._append(connection, thread_id, [message], (), fields)
+            return before
+
+        return await self._database.write(accept)
+
     async def append(
         self,
         thread_id: str,
@@ -80,20 +106,43 @@ class Threads:
         A ledger entry replaces the one with its thread and call id, a turn the one with its id. Raises
         `NotFound` for an unknown thread and `Duplicate` for a message id that the thread already has.
         """
-        now = {"thread": thread_id, "now": self._clock()}
-        rows = [{"thread_id": thread_id, "id": m.id, "raw": m.raw} for m in messages]
-        entries = [_fields(call) for call in calls]
+        fields = None if turn is None else _fields(turn)
+        await self._database.write(lambda c: self._append(c, thread_id, messages, calls, fields))
 
-        def append(connection: Connection) -> None:
-            _meet(connection, self._sql.touch, now)
-            if rows:
-                self._sql.add_message.run_each(connection, rows)
-            if entries:
-                self._sql.record_call.run_each(connection, entries)
-            if turn is not None:
-                self._sql.record_turn.run(connection, _fields(turn))
+    async def append_after(
+        self,
+        last: str,
+        thread_id: str,
+        messages: Sequence[StoredMessage],
+        *,
+        calls: Sequence[LedgerEntry] = (),
+        turn: TurnRow | None = None,
+    ) -> bool:
+        """`append` if `last` is the id of the last message of the thread. Whether it was."""
+        fields = None if turn is None else _fields(turn)
 
-        await self._database.write(append)
+        def append(connection: Connection) -> bool:
+            if self._last(connection, thread_id) != last:
+                return False
+            self._append(connection, thread_id, messages, calls, fields)
+            return True
+
+        return await self._database.write(append)
+
+    async def last(self, thread_id: str) -> str:
+        """The id of the last message of the thread, "" if there is none."""
+        return await self._database.read(lambda c: self._last(c, thread_id))
+
+    async def record(self, thread_id: str) -> RecordedThread:
+        """All that is known of the thread; nothing of an unknown one."""
+        values = {"thread": thread_id}
+
+        def read(connection: Connection) -> RecordedThread:
+            rows = self._sql.messages.run(connection, values)
+            messages = [StoredMessage(row[0], row[1]) for row in rows]
+            return RecordedThread(messages, *self._unfinished(connection, values))
+
+        return await self._database.read(read)
 
     async def messages(self, thread_id: str) -> list[StoredMessage]:
         """All messages of the thread, the oldest first; none for an unknown thread."""
@@ -106,14 +155,35 @@ class Threads:
 
     async def unfinished(self, thread_id: str) -> tuple[list[TurnRow], list[LedgerEntry]]:
         """What was going on when the record ends: turns without a stop, calls that are not `done`."""
-        values = {"thread": thread_id}
+        return await self._database.read(lambda c: self._unfinished(c, {"thread": thread_id}))
 
-        def read(connection: Connection) -> tuple[list[TurnRow], list[LedgerEntry]]:
-            turns = self._sql.open_turns.run(connection, values).mappings()
-            calls = self._sql.open_calls.run(connection, values).mappings()
-            return [TurnRow(**turn) for turn in turns], [LedgerEntry(**call) for call in calls]
+    def _unfinished(
+        self, connection: Connection, values: dict[str, str]
+    ) -> tuple[list[TurnRow], list[LedgerEntry]]:
+        turns = self._sql.open_turns.run(connection, values).mappings()
+        calls = self._sql.open_calls.run(connection, values).mappings()
+        return [TurnRow(**turn) for turn in turns], [LedgerEntry(**call) for call in calls]
 
-        return await self._database.read(read)
+    def _last(self, connection: Connection, thread_id: str) -> str:
+        row = self._sql.last.run(connection, {"thread": thread_id}).first()
+        return "" if row is None else row[0]
+
+    def _append(
+        self,
+        connection: Connection,
+        thread_id: str,
+        messages: Sequence[StoredMessage],
+        calls: Sequence[LedgerEntry],
+        turn: dict[str, str | None] | None,
+    ) -> None:
+        _meet(connection, self._sql.touch, {"thread": thread_id, "now": self._clock()})
+        if messages:
+            rows = [{"thread_id": thread_id, "id": m.id, "raw": m.raw} for m in messages]
+            self._sql.add_message.run_each(connection, rows)
+        if calls:
+            self._sql.record_call.run_each(connection, [_fields(call) for call in calls])
+        if turn is not None:
+            self._sql.record_turn.run(connection, turn)
 
 
 def _meet(connection: Connection, statement: Statement, values: dict[str, str]) -> None:
