@@ -162,11 +162,16 @@ class Engine:
         return await run.carry_out()
 
     @asynccontextmanager
-    async def attach(self, thread_id: str, *, account: str = "") -> AsyncGenerator[Attachment]:
-        """Read a thread from now on; nothing falls between its history and its events. Raises `NotFound`."""
+    async def attach(
+        self, thread_id: str, *, account: str = "", events_only: bool = False
+    ) -> AsyncGenerator[Attachment]:
+        """Read a thread from now on; nothing falls between its history and its events. Raises `NotFound`.
+
+        With `events_only` the database is not asked what other processes have added to the history.
+        """
         conversation = await self._conversation(thread_id, account)
         with self._using(conversation):
-            await conversation.refresh()
+            await (conversation.load() if events_only else conversation.refresh())
             attachment = conversation.attach()
             try:
                 yield attachment

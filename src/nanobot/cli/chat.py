@@ -123,7 +123,7 @@ async def _one_turn(engine: Engine, thread_id: str, text: str, screen: Screen) -
     from nanobot.agent.engine import Input
     from nanobot.agent.events import TurnEnded
 
-    async with engine.attach(thread_id) as attachment:
+    async with engine.attach(thread_id, events_only=True) as attachment:
         turn = await engine.submit(thread_id, Input(text=text))
         with _on_interrupt(lambda: turn.cancel("stopped by the user")), screen.turn() as shown:
             async for event in attachment:

@@ -114,7 +114,8 @@ class ThreadsApi:
             await http.answer_json(_result_json(turn, await turn.wait()))
 
     async def _stream_turn(self, http: Exchange, thread_id: str, message: _NewMessage) -> None:
-        async with self._engine.attach(thread_id, account=http.account) as attachment:
+        attaching = self._engine.attach(thread_id, account=http.account, events_only=True)
+        async with attaching as attachment:
             turn = await self._submit(http, thread_id, message)
             async with event_stream(http) as write:
                 async for event in _events_of(turn.id, attachment):
