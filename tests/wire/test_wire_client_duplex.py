@@ -15,13 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nanobot.aio import task_group
-from nanobot.wire.call import Call
+from nanobot.wire.call import Call, Caller
 from nanobot.wire.client import ConnectionLost, Hello, NoAnswer
 from nanobot.wire.client_duplex import DuplexConnection, open_duplex
 from nanobot.wire.duplex import MessageTooLong
 from nanobot.wire.lines import LineSplitter
 from nanobot.wire.memory import MemoryEnd, memory_pair
 from nanobot.wire.rpc import Payload, RpcError
+
+ANSWERS = Caller(capabilities={"elicitation": {}, "sampling": {}, "roots": {}})
 
 pytestmark = pytest.mark.anyio
 
@@ -246,7 +248,7 @@ async def test_a_question_stops_the_clock_of_the_request_it_belongs_to() -> None
         return Payload.of({"roots": [{"uri": "file:///x"}]})
 
     async with connected() as (connection, peer), task_group() as group:
-        asking = Asking(connection, Call(ask=ask), timeout_s=0.2)
+        asking = Asking(connection, Call(ask=ask, caller=ANSWERS), timeout_s=0.2)
         group.start_soon(asking.run)
         request = await peer.hears()
         await peer.says({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
@@ -281,7 +283,7 @@ async def test_a_refused_question_is_told_with_the_refusal_and_a_fault_with_none
         raise RpcError(-32001, "not now") if params.value else ValueError("inner detail")
 
     async with connected() as (connection, peer), task_group() as group:
-        asking = Asking(connection, Call(ask=refuse))
+        asking = Asking(connection, Call(ask=refuse, caller=ANSWERS))
         group.start_soon(asking.run)
         request = await peer.hears()
         await peer.says({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {"a": 1}})

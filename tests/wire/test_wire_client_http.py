@@ -13,10 +13,12 @@ from tests.wire.http_peer import Answer, Asked, Peer, event, events, reply, serv
 
 from nanobot.aio import task_group
 from nanobot.http import open_http
-from nanobot.wire.call import Call
+from nanobot.wire.call import Call, Caller
 from nanobot.wire.client import ConnectionLost, Hello, NoAnswer
 from nanobot.wire.client_http import HttpConnection, open_streamable_http
 from nanobot.wire.rpc import Payload, RpcError
+
+ANSWERS = Caller(capabilities={"elicitation": {}, "sampling": {}, "roots": {}})
 
 pytestmark = pytest.mark.anyio
 
@@ -260,7 +262,7 @@ async def test_a_question_on_the_stream_is_answered_while_the_call_goes_on() -> 
 
     async with connected(Peer(on_request)) as connection:
         # The time of the call stands still meanwhile, so a short one does no harm.
-        result = await connection.request("tools/call", CALL, Call(ask=ask), timeout_s=20)
+        result = await connection.request("tools/call", CALL, Call(ask=ask, caller=ANSWERS), timeout_s=20)
     assert result.value == "thanks"
     assert {"jsonrpc": "2.0", "id": "q", "result": {"action": "decline"}} in replies
 
