@@ -100,9 +100,7 @@ class Choice:
     models: Mapping[str, Any]
 
     def choose(self, agent: Agent) -> Chosen:
-        return Chosen(
-            model=self.models[agent.id], name="m", provider="scripted", scope="scripted", window=200_000
-        )
+        return Chosen(model=self.models[agent.id], name="m", provider="scripted", scope="scripted")
 
 
 @asynccontextmanager

@@ -259,7 +259,6 @@ def test_everything_an_agent_can_be_told(folder: Folder) -> None:
             instructions: {mcpServer: kb, prompt: p, args: {x: "${Y}"}}
             model: claude-x
             fallbacks: groq/llama, demo
-            allowed_models: []
             tools: [inherit, Read, "kb/search:find", helper, nanobot.system/bash]
             agents: ops/deploy
             prompts: [hello, kb/summary]
@@ -284,7 +283,6 @@ def test_everything_an_agent_can_be_told(folder: Folder) -> None:
     assert main.metadata == {"any": ["thing", None]}
     assert main.instructions == PromptRef(server="kb", prompt="p", args={"x": "${Y}"})
     assert main.fallbacks == ("groq/llama", "demo")
-    assert main.allowed_models == ()
     assert main.tools == (
         Reference("nanobot.system", "read"),
         Reference("kb", "search", "find"),

@@ -64,7 +64,7 @@ def command(
     overrides = {"auth": auth} if auth else {}
     sources = tuple(map(as_source, paths)) or choice.sources
     config = replace(choice, sources=sources, overrides=overrides).load()
-    log.info("configuration", extra={"document": redact(config.document)})
+    log.debug("configuration", extra={"document": redact(config.document)})
     if listen_address == "stdio":
         if audit is not None:
             raise UsageError("The audit log is about HTTP; there is none on standard input and output.")

@@ -92,7 +92,6 @@ AGENT = Table(
         "instructions": INSTRUCTIONS,
         "model": Text(),
         "fallbacks": Names(),
-        "allowedModels": Names(),
         "mcpServers": Names(),
         "tools": Names(),
         "agents": Names(),
@@ -100,7 +99,6 @@ AGENT = Table(
         "resources": Names(),
         "permissions": MapOf(Text(("allow", "deny")), check_permission),
         "chat": Flag(),
-        "threadName": Text(),
         "toolChoice": Text(),
         "parallelTools": Text(("auto", "off")),
         "maxIterations": Number(1, 1000, whole=True),
@@ -113,7 +111,6 @@ AGENT = Table(
             }
         ),
         "maxTokens": Number(1, whole=True),
-        "contextWindow": Number(1, whole=True),
         "truncation": Text(),
         "output": Table(
             {
@@ -127,7 +124,6 @@ AGENT = Table(
             }
         ),
         "toolExtensions": MapOf(Free()),
-        "mimeTypes": Names(),
         "mode": Text(),  # its words are checked with the agent, where the message can name it
         "default": Flag(),
         "hooks": HOOKS,

@@ -127,7 +127,6 @@ class Agent:
     instructions: str | PromptRef | None = None
     model: str = ""
     fallbacks: tuple[str, ...] = ()
-    allowed_models: tuple[str, ...] | None = None
     mcp_servers: tuple[Reference, ...] = ()
     tools: tuple[Reference, ...] = ()
     agents: tuple[str, ...] = ()
@@ -135,7 +134,6 @@ class Agent:
     resources: tuple[Reference, ...] = ()
     permissions: Mapping[str, Permission] | None = None
     chat: bool = True
-    thread_name: str = ""
     tool_choice: ToolChoice | None = None
     parallel_tools: bool = True
     max_iterations: int = 200
@@ -143,11 +141,9 @@ class Agent:
     top_p: float | None = None
     reasoning: Reasoning | None = None
     max_tokens: int | None = None
-    context_window: int = 200_000
     truncation: str | None = None
     output: OutputSchema | None = None
     tool_extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    mime_types: tuple[str, ...] = ()
     mode: Mode | None = None
     default: bool = False
     hooks: tuple[HookMapping, ...] = ()

@@ -120,7 +120,6 @@ PROVIDERS: Final[Mapping[str, Known]] = {
         env=("KIMI_CODING_API_KEY",),
         base_url="https://api.kimi.com/coding/v1",
         dialect="AnthropicMessages",
-        headers={"User-Agent": "claude-code/0.1.0"},
     ),
     "minimax": Known(
         env=("MINIMAX_API_KEY",),

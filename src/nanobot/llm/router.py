@@ -43,13 +43,12 @@ _DIALECTS: Final[dict[str, Dialect]] = {
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What an agent gets. `name` goes into `ModelRequest.model`; `window` is in tokens."""
+    """What an agent gets. `name` goes into `ModelRequest.model`."""
 
     model: Model
     name: str
     provider: str
     scope: str
-    window: int
 
     @property
     def label(self) -> str:
@@ -68,7 +67,7 @@ class Models:
         self._providers: dict[str, Model] = {}
         self._scripts: dict[str, ScriptedModel] = {}
         self._breakers: dict[str, Breaker] = {}
-        self._chosen: dict[tuple[str, tuple[str, ...], int], Chosen] = {}
+        self._chosen: dict[tuple[str, tuple[str, ...]], Chosen] = {}
 
     async def start(self, *, avoid_ports: Collection[int] = ()) -> None:
         """Look for a model server on this machine, if nothing says which model to use."""
@@ -92,18 +91,18 @@ class Models:
 
         A fallback that cannot be used is left out with a warning.
         """
-        key = (agent.model, agent.fallbacks, agent.context_window)
+        key = (agent.model, agent.fallbacks)
         chosen = self._chosen.get(key)
         if chosen is None:
             chosen = self._chosen[key] = self._compose(agent)
         return chosen
 
     def _compose(self, agent: Agent) -> Chosen:
-        first = self._resolve(agent.model, agent.context_window)
+        first = self._resolve(agent.model)
         others: dict[str, Chosen] = {}
         for name in agent.fallbacks:
             try:
-                other = self._resolve(name, agent.context_window)
+                other = self._resolve(name)
             except ConfigError as e:
                 log.warning("fallback left out", extra={"agent": agent.id, "model": name, "why": str(e)})
             else:
@@ -120,16 +119,16 @@ class Models:
     def _breaker(self, chosen: Chosen) -> Breaker:
         return self._breakers.setdefault(chosen.scope, Breaker())
 
-    def _resolve(self, written: str, window: int) -> Chosen:
+    def _resolve(self, written: str) -> Chosen:
         """One model, without retries. `written` as in the configuration."""
         provider, model = split(self._full_name(written))
         match provider:
             case "demo":
-                return Chosen(DemoModel(), "demo", "demo", "demo", window)
+                return Chosen(DemoModel(), "demo", "demo", "demo")
             case "scripted":
-                return Chosen(self._scripted(model), model or "scripted", "scripted", "scripted", window)
+                return Chosen(self._scripted(model), model or "scripted", "scripted", "scripted")
             case _:
-                return self._real(provider, model, window)
+                return self._real(provider, model)
 
     def _full_name(self, written: str) -> str:
         written = expand(written, self._config.env).strip()
@@ -164,7 +163,7 @@ class Models:
             script = self._scripts[path] = load_script(Path(path))
         return script
 
-    def _real(self, provider: str, model: str, window: int) -> Chosen:
+    def _real(self, provider: str, model: str) -> Chosen:
         configured = self._config.llm_providers.get(provider)
         known_name = find_known(provider)
         if configured is None and known_name:
@@ -188,7 +187,7 @@ class Models:
             dialect = _DIALECTS[configured.dialect if configured else known.dialect]
             answering = Provider(dialect, endpoint, self._http, idle_s=self._idle_s)
             self._providers[provider] = answering
-        return Chosen(answering, name, provider, endpoint.scope(name), window)
+        return Chosen(answering, name, provider, endpoint.scope(name))
 
     def _endpoint(self, provider: str, model: str, configured: LlmProvider | None, known: Known) -> Endpoint:
         env = self._config.env
