@@ -199,6 +199,8 @@ async def test_a_working_folder_that_was_written_down_can_be_changed_but_not_whe
 async def test_a_server_that_lives_in_our_home_sees_its_program_and_not_our_state(place: Place) -> None:
     (place.ours / "helper.py").write_text("VALUE = 7")
     (place.ours / "nanobot.yaml").write_text("secret: treasure")
+    for state in ("secret.py", "anything", "encryption.key"):
+        (place.ours / state).write_text("treasure")
     async with place.run(place.server(base_dir=place.ours)) as upstream:
         assert await attempt(upstream, "import os; result = sorted(os.listdir())") == {
             "result": ["helper.py"]

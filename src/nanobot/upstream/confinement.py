@@ -34,10 +34,16 @@ _TOOLS = (
 """Where people install languages and programs below their home."""
 
 _OWN_STATE = (
-    "nanobot.* *.db *.db-* *.env .env* settings.yaml config.json files servers sessions workspace "
-    "cli-history *.key *.pem *token* *secret* audit* logs"
+    "nanobot.* *.db *.db-* *.env .env* settings.yaml config.json files servers sessions workspace processes "
+    "agents cli-history *.key *.pem *token* *secret* audit* spool* logs"
 ).split()
-"""What a home of ours holds beside things that a person put there."""
+"""What in our home is never opened because an argument names it."""
+
+_PROGRAMS = (
+    "*.py *.js *.mjs *.cjs *.ts *.mts *.sh *.rb *.pl *.lua package.json tsconfig.json pyproject.toml "
+    "requirements*.txt node_modules src lib dist build bin scripts tools .venv venv"
+).split()
+"""What in our home may be shown, where it is also the folder of a server's program; the rest may be state."""
 
 _MACHINE = (
     "/usr",
@@ -163,7 +169,9 @@ class Cage:
 
     def _is_ours(self, path: Path) -> bool:
         home = self.home.resolve()
-        return path.is_relative_to(home) and (path == home or _is_state(path.relative_to(home).parts[0]))
+        return path.is_relative_to(home) and (
+            path == home or _is_any(path.relative_to(home).parts[0], _OWN_STATE)
+        )
 
     def _holds_us(self, folder: Path) -> bool:
         return self.base_dir.resolve().is_relative_to(folder)
@@ -174,9 +182,13 @@ class Cage:
         return folder
 
     def _beside_our_state(self) -> list[Path]:
-        """What lies in our home without being ours, as there is when it also holds the servers' programs."""
+        """The programs that lie in our home."""
         entries = sorted(self.home.resolve().iterdir())[:_MAX_ENTRIES]
-        return [entry for entry in entries if not _is_state(entry.name)]
+        return [
+            entry
+            for entry in entries
+            if _is_any(entry.name, _PROGRAMS) and not _is_any(entry.name, _OWN_STATE)
+        ]
 
 
 PROXY_SOCKET: Final = "/run/nanobot/proxy"
@@ -189,8 +201,8 @@ def private_folder(home: Path, server: str) -> Path:
     return home / "servers" / plain
 
 
-def _is_state(name: str) -> bool:
-    return any(fnmatch(name, ours) for ours in _OWN_STATE)
+def _is_any(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)
 
 
 def _is_of_the_machine(path: Path) -> bool:

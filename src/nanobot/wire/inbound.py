@@ -54,7 +54,7 @@ class Inbound:
             log.warning("question dropped: too many are open", extra={"method": question.method})
             return
         self._open += 1
-        self._group.start_soon(self._answer, question, concerned or self._only_one())
+        self._group.start_soon(self._answer, question, concerned or self._only_one_to_ask())
 
     async def _answer(self, question: Request, concerned: Outgoing | None) -> None:
         try:
@@ -65,6 +65,11 @@ class Inbound:
         finally:
             self._open -= 1
         await self._reply(reply)
+
+    def _only_one_to_ask(self) -> Outgoing | None:
+        """The one request under way that somebody can answer for; a list that we read ourselves is none."""
+        able = [request for request in self.under_way.values() if request.call.ask is not None]
+        return able[0] if len(able) == 1 else None
 
     def _only_one(self) -> Outgoing | None:
         """Whom a message without an address concerns: the one request under way, if it is one."""
