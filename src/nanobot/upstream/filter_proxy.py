@@ -32,6 +32,8 @@ PROXY_VARIABLES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "N
 
 MAX_HEAD: Final = 32 * 1024
 MAX_CONNECTIONS: Final = 64
+DRAIN_S: Final = 1.0
+"""How long a client that was refused may go on sending."""
 HEAD_S: Final = 15.0
 CONNECT_S: Final = 10.0
 IDLE_S: Final = 600.0
@@ -89,6 +91,12 @@ async def _serve(client: ByteStream, rules: AddressRules, server: str) -> None:
                 f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
                 + body
             )
+            await client.send_eof()
+            with anyio.move_on_after(
+                DRAIN_S
+            ):  # closed with something unread, it would take the answer with it
+                while True:
+                    await client.receive(CHUNK)
             return
         async with upstream:
             if method == "CONNECT":
