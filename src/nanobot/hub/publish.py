@@ -63,9 +63,7 @@ class _Offer:
 class Publisher:
     """Answers downstreams from the hub. Holds nothing of any client, so no answer can reach another one."""
 
-    def __init__(
-        self, config: Config, hub: Hub, *, version: str, greeting: Greeting | None = None
-    ) -> None:
+    def __init__(self, config: Config, hub: Hub, *, version: str, greeting: Greeting | None = None) -> None:
         """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
         self._greeting = greeting
         self._hub = hub
