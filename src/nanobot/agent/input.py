@@ -17,7 +17,7 @@ from nanobot.llm.messages import Content, Item, Message, Text
 
 MOST_ATTACHMENTS: Final = 20
 MOST_ATTACHED_BYTES: Final = 25 * 1024 * 1024
-_DATA_URI: Final = re.compile(r"data:([^;,]*)(?:;[^;,]+)*;base64,([A-Za-z0-9+/\s]*={0,2}\s*)")
+_DATA_URI: Final = re.compile(r"data:([^;,]*)(?:;[^;,]+)*;base64,([A-Za-z0-9+/\s]*+={0,2}\s*+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

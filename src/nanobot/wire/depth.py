@@ -11,7 +11,7 @@ from nanobot.wire.rpc import INVALID_REQUEST, RpcError
 
 MAX_DEPTH: Final = 200
 
-_STRINGS = re.compile(rb'"(?:[^"\\]+|\\.)*"', re.DOTALL)
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b"[]{}")
 

@@ -17,7 +17,8 @@ _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_NO_NUMBERS = re.compile(rb'"(?:[^"\\]+|\\.)*"|(-?\b(?:NaN|Infinity)\b)', re.DOTALL)
+# A string is taken whole even if it never ends, and without trying again: linear, whatever a peer sends.
+_NO_NUMBERS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(-?\b(?:NaN|Infinity)\b)', re.DOTALL)
 
 _START = re.compile(
     rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
