@@ -120,3 +120,10 @@ def test_what_is_confined_ends_with_whoever_started_it(sandbox: Sandbox, tmp_pat
         assert (
             parent.stdout.read() == ""
         )  # the end of the pipe: its last holder, the confined program, is gone
+
+
+def test_what_a_version_manager_starts_lies_beside_its_shims(tmp_path: Path) -> None:
+    shim = tmp_path / "manager" / "shims" / "python3"
+    shim.parent.mkdir(parents=True)
+    shim.write_text("#!/bin/sh\n")
+    assert tmp_path / "manager" in installation(str(shim))

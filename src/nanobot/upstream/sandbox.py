@@ -144,7 +144,8 @@ def secrets_of(home: Path) -> list[Path]:
 def installation(program: str) -> list[Path]:
     """What the program at an absolute path needs, outside the system: itself, its prefix, its interpreter.
 
-    A home or its `.local` is never taken for a prefix: too much else lives there.
+    A home or its `.local` is never taken for a prefix: too much else lives there. Version managers (pyenv,
+    asdf, nodenv, …) put a folder `shims` on PATH; what a shim starts lies beside that folder.
     """
     if not program.startswith("/"):
         return []
@@ -152,7 +153,11 @@ def installation(program: str) -> list[Path]:
     for place in (Path(program), Path(program).resolve()):
         found.append(place)
         prefix = place.parent.parent
-        if place.parent.name != "bin" or prefix in (Path("/"), Path.home(), Path.home() / ".local"):
+        if place.parent.name not in ("bin", "shims") or prefix in (
+            Path("/"),
+            Path.home(),
+            Path.home() / ".local",
+        ):
             continue
         found += [prefix, *_base_of(prefix)]
     return found
