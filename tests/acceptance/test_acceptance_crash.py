@@ -52,7 +52,9 @@ async def test_a_killed_tool_call_is_reported_unknown_and_never_repeated(tmp_pat
     (tmp_path / "server.py").write_text(SERVER)
     async with model_server() as model:
         config = tmp_path / "nanobot.yaml"
-        pay = {"command": sys.executable, "args": [str(tmp_path / "server.py"), str(runs), str(entered)]}
+        pay = {"command": sys.executable, "args": [str(tmp_path / "server.py"), str(runs), str(entered)]} | {
+            "sandbox": "off"
+        }
         pay["sandbox"] = {"writable": [str(tmp_path)]}
         provider = {"dialect": "OpenAIChatCompletions", "apiKey": "x", "baseURL": model.url}
         config.write_text(json.dumps({

@@ -32,7 +32,7 @@ async def between(
     with ExitStack() as stack:
         definition: dict[str, Any] = {"protocol": server}
         if carrier == "stdio":
-            definition |= {"command": sys.executable, "args": [str(PEER), "stdio"]}
+            definition |= {"command": sys.executable, "args": [str(PEER), "stdio"], "sandbox": "off"}
             definition["sandbox"] = {"writable": [str(home)]}  # where it marks what happened
         else:
             peer = stack.enter_context(

@@ -123,8 +123,8 @@ def test_a_call_that_cannot_be_made_says_why(
 
 def test_targets_lists_agents_and_tools_and_a_dead_server_hides_nothing(tmp_path: Path) -> None:
     config = tmp_path / "nanobot.yaml"
-    notes = {"command": "python3", "args": [str(QUICKSTART / "notes_server.py")]}
-    servers = {"notes": notes, "dead": {"command": "false"}}
+    notes = {"command": "python3", "args": [str(QUICKSTART / "notes_server.py")], "sandbox": "off"}
+    servers = {"notes": notes, "dead": {"command": "false", "sandbox": "off"}}
     config.write_text(json.dumps({"mcpServers": servers, "agents": {"a": {"mcpServers": ["notes", "dead"]}}}))
     ran = nanobot("targets", "-c", str(config), "--default-model", "demo", home=tmp_path)
     assert ran.returncode == 0, ran.stderr
