@@ -78,8 +78,8 @@ class HealthCheck:
     async def verdict(self) -> Verdict:
         """Failing: no database, nothing of what is published is there, or every published server failed."""
         self._offering.warm()
-        states = list(self._servers())
         database = await self._database()
+        states = list(self._servers())  # nothing is awaited from here on: the checks are of one moment
         offer = self._offering.offer()
         catalogue, catalogue_reason = _judge_offer(offer)
         servers, servers_reason = self._judge_servers(states)
