@@ -21,7 +21,7 @@ from nanobot.builtin.agents import agent_server
 from nanobot.builtin.system import system_server
 from nanobot.config.expand import expand
 from nanobot.config.home import database_in
-from nanobot.config.model import Config
+from nanobot.config.model import Config, McpServer
 from nanobot.errors import StoreError
 from nanobot.http import Http, open_http
 from nanobot.hub.audit.trail import note_hooks
@@ -35,6 +35,7 @@ from nanobot.telemetry import Tracer, open_tracer
 from nanobot.upstream.connection import Upstream
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient, callback_uri
+from nanobot.upstream.pools import Pools
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.upstream.traced_http import TracedHttp
 from nanobot.wire.service import Service
@@ -51,7 +52,7 @@ class App:
     http: Http
     store: Store
     models: Models
-    upstreams: Mapping[str, Upstream]
+    upstreams: Pools
     oauth: OAuthClient
     """Logs in to servers that want it."""
     hub: Hub
@@ -101,20 +102,27 @@ async def open_app(
             redirect_uri=callback_uri(config.server.public_url, own_port),
             public_url=config.server.public_url,
         )
-        upstreams = {
-            server.name: Upstream(
-                server, http=to_servers, env=config.env, version=__version__, launcher=launcher, oauth=oauth
+
+        def connect(server: McpServer, account: str) -> Upstream:
+            return Upstream(
+                server,
+                http=to_servers,
+                env=config.env,
+                version=__version__,
+                account=account,
+                launcher=launcher,
+                oauth=oauth,
             )
-            for server in config.mcp_servers.values()
-            if not server.builtin and server.name not in extra
-        }
+
+        servers = [s for s in config.mcp_servers.values() if not s.builtin and s.name not in extra]
+        upstreams = Pools(servers, connect, idle_s=config.sessions.idle_timeout_s)
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
         hooks = Hooks(config, http, audit=note_hooks)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
         if tracer is not None:
             sources = {name: traced(source, tracer) for name, source in sources.items()}
-        hub = Hub(config, hooks.around(sources))
+        hub = Hub(config, hooks.around(sources), personal=upstreams.personal())
         hooks.connect(hub)
         limit = turn_limit(config.env)
         engine = Engine(
@@ -127,7 +135,7 @@ async def open_app(
         )
         agents.connect(AgentChats(engine, config.agents))
         publisher = Publisher(config, hub, version=__version__, greeting=hooks.greeting())
-        async with _running(*upstreams.values()), _running(hub, hooks), _running(engine):
+        async with _running(upstreams), _running(hub, hooks), _running(engine):
             yield App(
                 config=config,
                 http=http,

@@ -106,7 +106,8 @@ async def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
 
 async def test_an_unknown_tool_and_bad_params_are_protocol_errors() -> None:
     server = server_answering("")
-    for params in ({"name": "nope"}, {"name": "t", "arguments": [1]}, {}):
+    wrong: tuple[dict[str, Any], ...] = ({"name": "nope"}, {"name": "t", "arguments": [1]}, {})
+    for params in wrong:
         with pytest.raises(RpcError) as refused:
             await ask(server, **params)
         assert refused.value.rpc_code == INVALID_PARAMS
@@ -128,7 +129,7 @@ async def test_tools_are_listed_sorted_with_closed_schemas() -> None:
 
     tools = [BuiltinTool(name=name, description=name, schema={}, run=run) for name in ("b", "a")]
     entries = await BuiltinServer("s", tools).listing("tools")
-    closed = {"type": "object", "properties": {}, "additionalProperties": False}
+    closed: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
     assert [json.loads(entry.definition.raw) for entry in entries] == [
         {"name": "a", "description": "a", "inputSchema": closed},
         {"name": "b", "description": "b", "inputSchema": closed},
@@ -145,7 +146,7 @@ async def test_resources_are_listed_and_read() -> None:
     greeting = BuiltinResource(uri="a:t", name="t", read=text, mime_type="text/x")
     server = BuiltinServer("s", [], resources=[greeting])
     news: list[str] = []
-    leave = server.watch(news.append)
+    leave = server.watch(lambda kind, account: news.append(kind))
     server.replace_resources([greeting, BuiltinResource(uri="a:d", name="d", read=data)])
     leave()
     server.replace_tools([])

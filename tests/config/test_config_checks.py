@@ -27,6 +27,14 @@ if TYPE_CHECKING:
     ("document", "finding"),
     [
         (
+            "mcpServers:\n  s:\n    url: https://x.example\n    headers: {A: 'Bearer ${http:bearer-token}'}\n    sharing: global",
+            "5:14: error[bad-value] mcpServers.s.sharing: The server 's' cannot be shared by all: ${http:bearer-token} differs from caller to caller. (write `sharing: account`, or leave it out)",
+        ),
+        (
+            "env:\n  KEY: {useBearerToken: true, optional: true}\nmcpServers:\n  s:\n    url: https://x.example/${KEY}\n    sharing: global",
+            "6:14: error[bad-value] mcpServers.s.sharing: The server 's' cannot be shared by all: ${KEY} differs from caller to caller. (write `sharing: account`, or leave it out)",
+        ),
+        (
             "agent:\n  a: {}",
             "1:1: error[unknown-key] agent: The key 'agent' is not known here. (did you mean 'agents'?)",
         ),
@@ -349,7 +357,7 @@ def test_the_known_providers_are_those_that_can_be_called() -> None:
     assert all(dialect_of(name) for name in registry.LOCAL_SERVERS)
 
 
-@pytest.mark.parametrize(("key", "same"), [("baseURL", {"baseUrl", "base_url", "base-url"}), ("mcpServers", {"mcp_servers", "mcp-servers"}), ("chat", set()), ("topP", {"top_p", "top-p"})])  # fmt: skip
+@pytest.mark.parametrize(("key", "same"), [("baseURL", {"baseUrl", "base_url", "base-url"}), ("mcpServers", {"mcp_servers", "mcp-servers"}), ("chat", set[str]()), ("topP", {"top_p", "top-p"})])  # fmt: skip
 def test_spellings_of_one_key(key: str, same: set[str]) -> None:
     assert spellings(key) == {key} | same
 

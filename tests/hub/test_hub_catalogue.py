@@ -9,6 +9,7 @@ import pytest
 from tests.hub.world import Server, config, refs, running, tool
 
 from nanobot.config.model import McpServer
+from nanobot.wire.call import NOBODY, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RpcError
 from nanobot.wire.source import Entry, Kind
 
@@ -27,8 +28,8 @@ async def test_many_readers_cause_one_listing() -> None:
 
 async def test_servers_are_listed_at_the_same_time() -> None:
     servers = [Server(f"s{n:02}", [tool(f"s{n:02}-{i:02}") for i in range(50)]).hangs() for n in range(20)]
+    listings: list[int] = []
     async with running(config(), *servers) as hub, anyio.create_task_group() as group:
-        listings: list[int] = []
 
         async def read() -> None:
             listings.append(len((await hub.tools(refs(*(server.name for server in servers)))).items))
@@ -47,7 +48,7 @@ async def test_a_hanging_server_delays_its_readers_once_and_then_shows_up() -> N
         news: list[Kind] = []
         told = anyio.Event()
 
-        def hear(kind: Kind) -> None:
+        def hear(kind: Kind, account: str | None) -> None:
             news.append(kind)
             if not slow.gate.is_set():
                 return
@@ -98,7 +99,7 @@ async def test_a_change_during_a_listing_leads_to_another_one() -> None:
             group.start_soon(hub.tools, refs("s"))
             await anyio.wait_all_tasks_blocked()
             server.says_changed("tools")
-            hub.watch(lambda kind: told.set() if len(server.listed) == 2 else None)
+            hub.watch(lambda kind, account: told.set() if len(server.listed) == 2 else None)
             server.gate.set()
         server.tools.append(tool("u"))
         await told.wait()
@@ -108,10 +109,10 @@ async def test_a_change_during_a_listing_leads_to_another_one() -> None:
 
 async def test_a_server_without_a_kind_has_none_of_it() -> None:
     class ToolsOnly(Server):
-        async def listing(self, kind: Kind) -> Sequence[Entry]:
+        async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
             if kind != "tools":
                 raise RpcError(METHOD_NOT_FOUND, "prompts/list")
-            return await super().listing(kind)
+            return await super().listing(kind, caller)
 
     async with running(config(), ToolsOnly("s", [tool("t")])) as hub:
         assert (await hub.prompts(refs("s"))).missing == ()
@@ -121,7 +122,7 @@ async def test_a_source_with_a_bug_is_an_internal_error_and_the_rest_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Broken(Server):
-        async def listing(self, kind: Kind) -> Sequence[Entry]:
+        async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
             raise ZeroDivisionError("secret detail")
 
     async with running(config(), Broken("b"), Server("s", [tool("t")])) as hub:

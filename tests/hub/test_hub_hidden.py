@@ -6,6 +6,7 @@ import pytest
 from tests.hub.world import Server, config, refs, running, tool
 
 from nanobot.hub.hidden import hidden_characters
+from nanobot.wire.call import NOBODY
 from nanobot.wire.rpc import Payload
 
 
@@ -33,7 +34,7 @@ async def test_r30_hidden_characters_are_flagged_at_first_sight_and_not_again(
             await hub.tools(refs("s"))
         server.tools.append(tool("u"))
         server.says_changed("tools")
-        assert len((await hub.view("tools", refs("s")).current(for_news=True)).items) == 2
+        assert len((await hub.view("tools", refs("s")).current(NOBODY, for_news=True)).items) == 2
     assert [(r.message, r.__dict__["characters"]) for r in caplog.records] == [
         ("a tool's definition holds invisible characters", ["U+2062"])
     ]

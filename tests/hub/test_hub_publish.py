@@ -12,7 +12,7 @@ from tests.hub.world import Client, Server, config, publishing, refs, running, t
 from nanobot.config.model import Agent, McpServer, Prompt, PromptField, Publish, ToolOverride
 from nanobot.errors import ConfigError, UpstreamUnavailable
 from nanobot.hub.publish import Publisher
-from nanobot.wire.call import NOBODY, Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
@@ -360,7 +360,7 @@ async def test_r9_answers_of_two_hundred_clients_never_mix() -> None:
 
 async def test_a_server_published_alone_is_relayed_as_itself() -> None:
     class Remote(Server):
-        async def ready(self) -> Connected:
+        async def ready(self, caller: Caller) -> Connected:
             if self.is_down:
                 raise UpstreamUnavailable(self.name, "it is down")
             return Connected(

@@ -13,8 +13,7 @@ import pytest
 import uvicorn
 from mcp import Client, MCPError
 from tests.hub.world import config, refs, running
-from tests.upstream.world import oracle
-from tests.upstream.world import running as connected
+from tests.upstream.world import oracle, pooled
 
 from nanobot.aio import task_group
 from nanobot.builtin.server import BuiltinResource, BuiltinServer, BuiltinTool
@@ -73,22 +72,23 @@ async def test_tools_prompts_and_resources_of_a_builtin(mode: Any) -> None:
         assert failed.is_error
         with pytest.raises(MCPError, match="unknown tool 'nope'"):
             await client.call_tool("nope", {})
-        prompt = await client.get_prompt("greet", {"name": "Ada"})
+        prompt: Any = await client.get_prompt("greet", {"name": "Ada"})
         assert prompt.messages[0].content.text == "Hi Ada"
         assert [one.uri for one in (await client.list_resources()).resources] == ["calc:///hello"]
-        assert (await client.read_resource("calc:///hello")).contents[0].text == "hello"
+        contents: Any = await client.read_resource("calc:///hello")
+        assert contents.contents[0].text == "hello"
 
 
 async def test_an_upstream_process_is_published_under_a_prefix(mode: Any) -> None:
     settings = {"oracle": McpServer(name="oracle", tool_prefix="o_")}
     async with (
-        connected(oracle()) as upstream,
-        serving(Publish(mcp_servers=refs("oracle")), upstream, mcp_servers=settings) as url,
+        pooled(oracle()) as pools,
+        serving(Publish(mcp_servers=refs("oracle")), pools["oracle"], mcp_servers=settings) as url,
         Client(url, mode=mode) as client,
     ):
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert "o_echo" in names
-        result = await client.call_tool("o_echo", {"text": "ä"})
+        result: Any = await client.call_tool("o_echo", {"text": "ä"})
         assert result.content[0].text == "ä"
         seen: list[float] = []
 

@@ -16,9 +16,9 @@ from nanobot.config.model import Config, Publish, Reference
 from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
-from nanobot.wire.call import Call, Caller
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Entry, Kind, Source
+from nanobot.wire.source import Changed, Entry, Kind, Source
 
 
 @dataclass
@@ -26,16 +26,16 @@ class Server:
     """An MCP server as the hub sees it: lists what it was given, echoes calls, counts what it is asked."""
 
     name: str
-    tools: list[Mapping[str, Any]] = field(default_factory=list)
-    prompts: list[Mapping[str, Any]] = field(default_factory=list)
-    resources: list[Mapping[str, Any]] = field(default_factory=list)
-    templates: list[Mapping[str, Any]] = field(default_factory=list)
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    tools: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    prompts: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    resources: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    templates: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_down: bool = False
     gate: anyio.Event = field(default_factory=anyio.Event)
-    asked: list[tuple[str, Any]] = field(default_factory=list)
-    listed: list[Kind] = field(default_factory=list)
-    watchers: list[Callable[[Kind], None]] = field(default_factory=list)
+    asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+    listed: list[Kind] = field(default_factory=list[Kind])
+    watchers: list[Changed] = field(default_factory=list[Changed])
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -44,7 +44,7 @@ class Server:
         self.gate = anyio.Event()
         return self
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         self.listed.append(kind)
         await self.gate.wait()
         if self.is_down:
@@ -61,13 +61,13 @@ class Server:
         text = json.dumps({"server": self.name, **json.loads(params.raw)})
         return Payload.of({"content": [{"type": "text", "text": text}]})
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Changed) -> Callable[[], None]:
         self.watchers.append(changed)
         return lambda: self.watchers.remove(changed)
 
-    def says_changed(self, kind: Kind) -> None:
+    def says_changed(self, kind: Kind, account: str = "") -> None:
         for watcher in tuple(self.watchers):
-            watcher(kind)
+            watcher(kind, account)
 
 
 def tool(name: str, **members: Any) -> dict[str, Any]:
@@ -107,7 +107,9 @@ class Client:
         self._heard = anyio.Event()
         publisher.watch(self._hear)
 
-    def _hear(self, method: str, params: Payload) -> None:
+    def _hear(self, method: str, params: Payload, account: str | None) -> None:
+        if account not in (None, self.call.caller.account):
+            return
         self.news.append(method)
         self._heard.set()
 

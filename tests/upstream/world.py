@@ -18,6 +18,7 @@ from nanobot.config.model import McpServer
 from nanobot.http import open_http
 from nanobot.upstream.connection import BACKOFF_S, Upstream
 from nanobot.upstream.launcher import Launcher
+from nanobot.upstream.pools import Pools
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
@@ -37,6 +38,12 @@ def oracle(**settings: Any) -> McpServer:
     """The official SDK's server on stdio."""
     args = (str(PEERS / "sdk_server.py"), "stdio")
     return McpServer(name="oracle", command=sys.executable, args=args, **settings)
+
+
+def probe(name: str = "probe", **settings: Any) -> McpServer:
+    """A process that runs Python for its clients, not confined."""
+    args = (str(PEERS / "probe_server.py"),)
+    return McpServer(name=name, command=sys.executable, args=args, sandbox=None, **settings)
 
 
 @contextmanager
@@ -73,6 +80,31 @@ async def running(
             )
             await group.start(upstream.run)
             yield upstream
+            group.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def pooled(
+    *servers: McpServer, env: dict[str, str] | None = None, idle_s: float = 900, home: Path | None = None
+) -> AsyncGenerator[Pools]:
+    """`servers` as an installation uses them, each with its connections. `env` is added to that of tests."""
+    async with open_http() as http, task_group() as group:
+        with tempfile.TemporaryDirectory() as temporary:
+            launcher = Launcher(sandbox=SANDBOX, home=home or Path(temporary))
+
+            def connect(server: McpServer, account: str) -> Upstream:
+                return Upstream(
+                    server,
+                    http=http,
+                    env=ENV | (env or {}),
+                    version="1.2.3",
+                    account=account,
+                    launcher=launcher,
+                )
+
+            pools = Pools(servers, connect, idle_s=idle_s)
+            await group.start(pools.run)
+            yield pools
             group.cancel_scope.cancel()
 
 

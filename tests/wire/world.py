@@ -17,11 +17,11 @@ from nanobot.errors import UpstreamTimeout, UpstreamUnavailable
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Payload, RpcError
 from nanobot.wire.server_http import McpEndpoint
-from nanobot.wire.service import Description
+from nanobot.wire.service import Announced, Description
 
 BOTH = "application/json, text/event-stream"
 INFO = {"name": "tiny", "version": "1.0"}
-META = {
+META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }
@@ -41,7 +41,7 @@ class TinyService:
         self.was_cancelled = anyio.Event()
         self.followed: list[tuple[str, str]] = []
         self.callers: list[Caller] = []
-        self._changed: list[Callable[[str, Payload], None]] = []
+        self._changed: list[Announced] = []
 
     async def describe(self, caller: Caller) -> Description:
         return Description(server_info=INFO, capabilities=self.capabilities, instructions="Be kind.")
@@ -64,13 +64,13 @@ class TinyService:
             case _:
                 raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
 
-    def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
+    def watch(self, changed: Announced) -> Callable[[], None]:
         self._changed.append(changed)
         return lambda: self._changed.remove(changed)
 
-    def change(self, method: str, params: dict[str, Any] | None = None) -> None:
+    def change(self, method: str, params: dict[str, Any] | None = None, account: str | None = None) -> None:
         for changed in tuple(self._changed):
-            changed(method, Payload.of(params or {}))
+            changed(method, Payload.of(params or {}), account)
 
     async def _call(self, params: dict[str, Any], call: Call) -> Payload:
         assert call.notify is not None

@@ -103,7 +103,7 @@ class Briefings:
     async def prepare(self, agent: Agent, call: Call) -> Briefing:
         """Raises `ConfigError` for a model or tool choice that cannot be had, `InstructionsFailed`."""
         chosen = self._models.choose(agent)
-        listing = await self._hub.tools(self._referenced(agent))
+        listing = await self._hub.tools(self._referenced(agent), call.caller)
         toolbox = self._toolbox(agent, listing)
         instructions = await read_instructions(agent, config=self._config, hub=self._hub, call=call)
         return Briefing(

@@ -12,10 +12,10 @@ import msgspec
 from nanobot.config.builtin import AGENTS, chat_tool
 from nanobot.config.model import Agent, Config
 from nanobot.errors import NanobotError
-from nanobot.wire.call import Call, Notify
+from nanobot.wire.call import NOBODY, Call, Caller, Notify
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Entry, Kind
+from nanobot.wire.source import Changed, Entry, Kind
 
 SESSION: Final = "ai.nanobot/session"
 """Member of `_meta`: in a result the thread a conversation began in, in a request the one to go on with."""
@@ -94,7 +94,7 @@ class AgentServer:
         """Have `chat` answer from now on: the engine, which is made after the servers."""
         self._chat = chat
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         if kind != "tools":
             return ()
         return [Entry(name, Payload.of(_definition(name, a))) for name, a in sorted(self._agents.items())]
@@ -124,7 +124,7 @@ class AgentServer:
             if news is not None:
                 news.close()
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Changed) -> Callable[[], None]:
         return lambda: None  # the configuration is immutable
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 
 from nanobot.errors import NanobotError
-from nanobot.wire.call import Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Entry, Kind
+from nanobot.wire.source import Changed, Entry, Kind
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError
@@ -79,13 +79,13 @@ class BuiltinServer:
         self._name = name
         self._tools = {tool.name: _Tool(tool) for tool in sorted(tools, key=lambda tool: tool.name)}
         self._resources = {res.uri: res for res in sorted(resources, key=lambda res: res.uri)}
-        self._watchers: list[Callable[[Kind], None]] = []
+        self._watchers: list[Changed] = []
 
     @property
     def name(self) -> str:
         return self._name
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         match kind:
             case "tools":
                 return [tool.entry for tool in self._tools.values()]
@@ -107,7 +107,7 @@ class BuiltinServer:
             case _:
                 raise RpcError(METHOD_NOT_FOUND, f"{method}: {self._name} has no such method")
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Changed) -> Callable[[], None]:
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
 
@@ -123,7 +123,7 @@ class BuiltinServer:
 
     def _changed(self, kind: Kind) -> None:
         for changed in tuple(self._watchers):
-            changed(kind)
+            changed(kind, "")
 
     async def _read_resource(self, uri: str, call: Call) -> Payload:
         resource = self._resources.get(uri)

@@ -78,7 +78,7 @@ async def _show_states(config: Config, servers: tuple[str, ...], output: str) ->
         async with task_group() as group:
             for name in names:
                 group.start_soon(app.hub.tools, [Reference(name)])
-        rows = [server_json(app.upstreams[name].state, app.hub.tool_count(name)) for name in names]
+        rows = [server_json(app.upstreams[name].state(), app.hub.tool_count(name)) for name in names]
     for name in servers:
         if name not in names:
             print(f"{name}: there is no such server", file=sys.stderr)

@@ -11,7 +11,7 @@ from nanobot.config import builtin
 from nanobot.config.build_agent import build_agent
 from nanobot.config.build_auth import build_auth, networks, public_url
 from nanobot.config.build_hooks import build_hooks
-from nanobot.config.build_server import build_server, builtin_server
+from nanobot.config.build_server import build_server, builtin_server, check_sharing
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.fields import read_fields
 from nanobot.config.keys import DOCUMENT
@@ -76,10 +76,12 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
         document = _with_first(document, agent, found, known)
         view = View(document, document.at, found.root)
     document = _in_order(document)
+    env_vars = _each(view, "env", _env_var)
     servers = {name: builtin_server(name) for name in sorted(builtin.SERVERS)}
     for name, server in view.under("mcpServers").each():
         if (built := build_server(name, server, composed.folders, known)) is not None:
             servers[name] = built
+            check_sharing(built, server, env_vars)
     return Built(
         document=document,
         agents=_each(view, "agents", lambda id_, view: build_agent(id_, view, known, composed.folders)),
@@ -87,7 +89,7 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
         llm_providers=_each(view, "llmProviders", _provider),
         prompts=_each(view, "prompts", _prompt),
         publish=_publish(view.under("publish"), known),
-        env_vars=_each(view, "env", _env_var),
+        env_vars=env_vars,
         server=_server_settings(view.under("server")),
         sessions=_session_settings(view.under("sessions")),
         auth=build_auth(view.under("auth"), view.under("server")),

@@ -8,8 +8,9 @@ from pathlib import Path
 from nanobot.config import builtin
 from nanobot.config.build_hooks import build_hooks
 from nanobot.config.build_sandbox import build_sandbox, build_source, check_container, in_container
+from nanobot.config.callers import value_of_the_caller
 from nanobot.config.json_schema import check_schema
-from nanobot.config.model import McpServer, OAuthSettings, ToolOverride
+from nanobot.config.model import EnvVar, McpServer, OAuthSettings, ToolOverride
 from nanobot.config.references import Known
 from nanobot.config.view import View
 
@@ -46,6 +47,8 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         workdir=server.text("workdir"),
         in_container=in_container(server),
         protocol=server.value("protocol", "auto"),
+        sharing=server.value("sharing", "session"),
+        max_connections=server.value("maxConnections", 100),
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,
         tool_overrides=_overrides(server),
         tool_prefix=server.text("toolPrefix"),
@@ -95,6 +98,18 @@ def _reject(server: View, key: str, name: str, reason: str) -> None:
     if server.has(key):
         message = f"The server {name!r} cannot have this: {reason}."
         server.place.key(key).error("bad-server-shape", server.origin(key), message)
+
+
+def check_sharing(server: McpServer, view: View, variables: Mapping[str, EnvVar]) -> None:
+    """One connection for everybody cannot be made with what only one caller has."""
+    text = value_of_the_caller(server, variables) if server.sharing == "global" else None
+    if text is not None:
+        view.place.key("sharing").error(
+            "bad-value",
+            view.origin("sharing"),
+            f"The server {server.name!r} cannot be shared by all: {text} differs from caller to caller.",
+            "write `sharing: account`, or leave it out",
+        )
 
 
 def _oauth(server: View) -> OAuthSettings | None:

@@ -112,6 +112,9 @@ HELP: dict[str, str] = {
     "mcpServers.*.sandboxed": "Run it in a container of the default image (`NANOBOT_IMAGE`).",
     "mcpServers.*.unsandboxed": "Run `command` here although there is an image.",
     "mcpServers.*.protocol": "`auto`, or the era of the protocol to speak.",
+    "mcpServers.*.sharing": "Who shares a connection, and a process: one `session` (default), one `account`, "
+    "or everybody (`global`); see [sharing](../sharing.md).",
+    "mcpServers.*.maxConnections": "Most connections at once (default 100); beyond it requests are refused.",
     "mcpServers.*.allowTools": "Only these of its tools; `[]`: none.",
     "mcpServers.*.toolOverrides": "Only these of its tools, with a new name, description or schema.",
     "mcpServers.*.toolOverrides.*.name": "New name.",

@@ -188,6 +188,8 @@ MCP_SERVER = Table(
         "sandboxed": Flag(),
         "unsandboxed": Flag(),
         "protocol": Text(("auto", "legacy", "modern")),
+        "sharing": Text(("session", "account", "global")),
+        "maxConnections": Number(1, 100_000, whole=True),
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),
         "toolPrefix": Text(),

@@ -16,6 +16,9 @@ from nanobot.errors import ConfigError
 Dialect = Literal["OpenAIChatCompletions", "OpenAIResponses", "AnthropicMessages"]
 Mode = Literal["chat", "primary", "all", "subagent"]
 Permission = Literal["allow", "deny"]
+Sharing = Literal["session", "account", "global"]
+"""Who shares one connection to a server, and so one process of it: the requests of one session (or one
+conversation), all of one account, or everybody."""
 ToolChoice = str
 """`auto`, `none`, `required` or the published name of a tool."""
 
@@ -233,6 +236,8 @@ class McpServer:
     workdir: str = ""
     in_container: bool = False
     protocol: Literal["auto", "legacy", "modern"] = "auto"
+    sharing: Sharing = "session"
+    max_connections: int = 100
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     tool_prefix: str = ""

@@ -1,7 +1,8 @@
 """What every server offers, remembered until the server says that it changed.
 
-One shelf per (server, kind) is filled by at most one listing at a time, in tasks of the catalogue's own, so
-that a reader who gives up disturbs nobody. What is known stays known while a server fails.
+One shelf per (account, server, kind) is filled by at most one listing at a time, in tasks of the catalogue's
+own, so that a reader who gives up disturbs nobody. What is known stays known while a server fails. Servers
+that show everybody the same have one shelf for all accounts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from nanobot.aio import task_group
 from nanobot.errors import NanobotError
 from nanobot.hub.published import Missing
+from nanobot.wire.call import NOBODY, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RpcError
 from nanobot.wire.source import Entry, Kind, Source
 
@@ -34,10 +36,15 @@ RETRY_SPACING_S = 1.0
 
 @dataclass(slots=True, eq=False)
 class Shelf:
-    """One kind of one server. `entries` is None until the first answer."""
+    """One kind of one server, as one account sees it. `entries` is None until the first answer.
+
+    `caller` is who asked last: it is listed on their behalf. `account` is None if all accounts share it.
+    """
 
     source: Source
     kind: Kind
+    account: str | None = None
+    caller: Caller = NOBODY
     entries: tuple[Entry, ...] | None = None
     failure: Missing | None = None
     is_stale: bool = True
@@ -61,13 +68,25 @@ class Shelf:
 
 
 class Catalogue:
-    """The shelves of all `sources`. `changed(kind)` is called whenever a reader would see something new."""
+    """The shelves of all `sources`, those named in `personal` for each account by itself.
 
-    def __init__(self, sources: Mapping[str, Source], changed: Callable[[Kind], None]) -> None:
+    `changed(kind, account)` is called whenever a reader would see something new: one of that account, or
+    any if it is None.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, Source],
+        changed: Callable[[Kind, str | None], None],
+        *,
+        personal: Collection[str] = (),
+    ) -> None:
         self._sources = sources
         self._changed = changed
-        self._shelves: dict[tuple[str, Kind], Shelf] = {}
-        self._revisions: dict[Kind, int] = {}
+        self._personal = frozenset(personal)
+        self._shelves: dict[tuple[str | None, str, Kind], Shelf] = {}
+        self._latest: dict[tuple[str, Kind], tuple[Entry, ...]] = {}
+        self._revisions: dict[tuple[str | None, Kind], int] = {}
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -81,44 +100,53 @@ class Catalogue:
                 task_status.started()
                 await anyio.sleep_forever()
 
-    def revision(self, kind: Kind) -> int:
-        """A number that is higher whenever some shelf of this kind was filled differently or not at all."""
-        return self._revisions.get(kind, 0)
+    def revision(self, account: str, kind: Kind) -> int:
+        """A number that is higher whenever a shelf `account` sees was filled differently or not at all."""
+        revisions = self._revisions
+        return revisions.get((account, kind), 0) + revisions.get((None, kind), 0)
 
-    def shelf(self, server: str, kind: Kind) -> Shelf:
+    def shelf(self, account: str, server: str, kind: Kind) -> Shelf:
         """The shelf as it is now. `server` must be one of the sources."""
-        shelf = self._shelves.get((server, kind))
+        owner = account if server in self._personal else None
+        shelf = self._shelves.get((owner, server, kind))
         if shelf is None:
-            shelf = self._shelves[server, kind] = Shelf(self._sources[server], kind)
+            shelf = self._shelves[owner, server, kind] = Shelf(self._sources[server], kind, owner)
         return shelf
 
-    def warm(self, servers: Iterable[str], kind: Kind) -> None:
-        """Have the shelves filled, in the background."""
+    def forget(self, account: str) -> None:
+        """Drop what only `account` sees. It is listed anew if somebody asks again."""
+        for key in [key for key in self._shelves if key[0] == account]:
+            self._revise(self._shelves.pop(key))
+
+    def warm(self, caller: Caller, servers: Iterable[str], kind: Kind) -> None:
+        """Have the shelves that `caller` sees filled, in the background."""
         now = anyio.current_time()
         for server in servers:
-            shelf = self.shelf(server, kind)
+            shelf = self.shelf(caller.account, server, kind)
             shelf.is_wanted = True
+            if shelf.account is not None:
+                shelf.caller = caller
             if shelf.is_stale and now >= shelf.retry_at:
                 self._start(shelf)
 
     async def wait(
-        self, servers: Iterable[str], kind: Kind, wait_s: float, *, for_news: bool = False
+        self, caller: Caller, servers: Iterable[str], kind: Kind, wait_s: float, *, for_news: bool = False
     ) -> None:
         """Wait until every shelf is known, at most `wait_s` seconds for each server since it was first asked.
 
         A server that is known never makes a reader wait, unless it is `for_news` and a listing is due.
         """
         servers = tuple(servers)
-        self.warm(servers, kind)
+        self.warm(caller, servers, kind)
         for server in servers:
-            shelf = self.shelf(server, kind)
+            shelf = self.shelf(caller.account, server, kind)
             if shelf.filling is not None and (shelf.entries is None or for_news):
                 deadline = shelf.started_at + max(0.0, wait_s - shelf.spent_s)
                 with anyio.CancelScope(deadline=deadline):
                     await shelf.filling.wait()
 
-    def _invalidate(self, server: str, kind: Kind) -> None:
-        shelf = self.shelf(server, kind)
+    def _invalidate(self, server: str, kind: Kind, account: str) -> None:
+        shelf = self.shelf(account, server, kind)
         shelf.is_stale = True
         shelf.retry_at = -math.inf
         if shelf.is_wanted:
@@ -139,7 +167,7 @@ class Catalogue:
             if pause_s > 0:
                 await anyio.sleep(pause_s)
             shelf.is_stale = False
-            outcome = await _listing(shelf.source, shelf.kind)
+            outcome = await _listing(shelf)
             self._put(shelf, outcome)
         finally:
             if shelf.filling is not None:
@@ -159,28 +187,42 @@ class Catalogue:
             if is_first:  # once per kind of trouble, not once per attempt
                 fields = {"server": outcome.server, "kind": shelf.kind, "reason": outcome.message}
                 log.warning("a server's list is not available", extra=fields)
-            self._revisions[shelf.kind] = self.revision(shelf.kind) + 1  # readers must learn to ask again
+            self._revise(shelf)  # readers must learn to ask again
             is_news = is_first and shelf.entries is None
             shelf.failure = outcome
         else:
             is_news = shelf.entries is None or not _same(shelf.entries, outcome)
             if is_news:
-                shelf.entries = outcome
-                self._revisions[shelf.kind] = self.revision(shelf.kind) + 1
+                shelf.entries = self._shared(shelf, outcome)
+                self._revise(shelf)
             shelf.failure = None
             shelf.spent_s = 0.0
         if is_news:
-            self._changed(shelf.kind)
+            self._changed(shelf.kind, shelf.account)
+
+    def _revise(self, shelf: Shelf) -> None:
+        key = shelf.account, shelf.kind
+        self._revisions[key] = self._revisions.get(key, 0) + 1
+
+    def _shared(self, shelf: Shelf, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        """`entries`, as the object another account has if it sees the same: most servers tell none apart."""
+        key = shelf.source.name, shelf.kind
+        latest = self._latest.get(key)
+        if latest is not None and _same(latest, entries):
+            return latest
+        self._latest[key] = entries
+        return entries
 
     def _close(self) -> None:
         self._group = None
 
 
-async def _listing(source: Source, kind: Kind) -> tuple[Entry, ...] | Missing:
-    """Ask `source`. This is where one server's trouble, whatever it is, ends."""
+async def _listing(shelf: Shelf) -> tuple[Entry, ...] | Missing:
+    """Ask the source. This is where one server's trouble, whatever it is, ends."""
+    source, kind = shelf.source, shelf.kind
     try:
         with anyio.fail_after(FILL_LIMIT_S):
-            entries = tuple(await source.listing(kind))
+            entries = tuple(await source.listing(kind, shelf.caller))
         for entry in entries:
             _ = entry.definition.raw  # what cannot be encoded is this server's trouble, here and now
         return entries

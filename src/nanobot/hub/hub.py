@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -18,7 +18,7 @@ from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
 from nanobot.hub.published import Listing, Missing, Published
 from nanobot.hub.relay import Introduced
 from nanobot.hub.views import WAIT_S, Shapes, View
-from nanobot.wire.call import Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.source import Kind, Source
@@ -29,21 +29,32 @@ log = logging.getLogger(__name__)
 ANNOUNCE_SPACING_S: Final = 0.25
 """Changes are announced at most this often."""
 MAX_VIEWS: Final = 256
-"""How many sets of references keep their list; the oldest goes first."""
+"""How many sets of references keep their list, for one account; the oldest goes first."""
+MAX_ACCOUNTS: Final = 1000
+"""For how many accounts lists are kept; what the oldest saw is listed again when they come back."""
+
+Announcement = Callable[[Kind, str | None], None]
+"""Told that a list may have changed, of one account or (None) of all."""
 
 
 class Hub:
-    """All `sources` by server name, and the inline prompts of `config`."""
+    """All `sources` by server name, and the inline prompts of `config`.
 
-    def __init__(self, config: Config, sources: Mapping[str, Source]) -> None:
+    Those named in `personal` may show each account something else; what they list is kept account by account.
+    """
+
+    def __init__(
+        self, config: Config, sources: Mapping[str, Source], *, personal: Collection[str] = ()
+    ) -> None:
         self._names = tuple(sources)
         inline = InlinePrompts(config.prompts, config.env)
         self._sources: dict[str, Source] = {**sources, INLINE_PROMPTS: inline}
-        self._catalogue = Catalogue(self._sources, self._note)
+        self._personal = frozenset(personal)
+        self._catalogue = Catalogue(self._sources, self._note, personal=self._personal)
         self._shapes = Shapes(config, self._catalogue, tuple(self._sources))
-        self._views: dict[tuple[Kind, tuple[Reference, ...]], View] = {}
-        self._watchers: list[Callable[[Kind], None]] = []
-        self._news: set[Kind] = set()
+        self._views: dict[str, dict[tuple[Kind, tuple[Reference, ...]], View]] = {}
+        self._watchers: list[Announcement] = []
+        self._news: set[tuple[Kind, str | None]] = set()
         self._has_news = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -57,40 +68,59 @@ class Hub:
         """The servers the hub was given."""
         return self._names
 
-    def tool_count(self, server: str) -> int | None:
-        """How many tools `server` has after filters and overrides; None while that is not known."""
-        known = self._shapes.known(server, "tools")
+    def tool_count(self, server: str, account: str = "") -> int | None:
+        """How many tools `account` has of `server`, after filters and overrides; None while not known."""
+        known = self._shapes.known(account, server, "tools")
         return None if isinstance(known, Missing) else len(known)
 
-    def view(self, kind: Kind, references: Sequence[Reference]) -> View:
-        """The list of one kind over `references`, for those who ask for it again and again."""
+    def is_personal(self, references: Sequence[Reference]) -> bool:
+        """Whether accounts may see different things behind `references`."""
+        return any(reference.server in self._personal for reference in references)
+
+    def view(self, kind: Kind, references: Sequence[Reference], account: str = "") -> View:
+        """The list of one kind over `references` as `account` sees it, for those who ask again and again."""
+        if not self.is_personal(references):
+            account = ""
+        views = self._views.get(account)
+        if views is None:
+            if len(self._views) >= MAX_ACCOUNTS:
+                self._forget(next(iter(self._views)))
+            views = self._views[account] = {}
         key = (kind, tuple(references))
-        view = self._views.get(key)
+        view = views.get(key)
         if view is None:
-            if len(self._views) >= MAX_VIEWS:
-                del self._views[next(iter(self._views))]
-            view = self._views[key] = View(kind, references, self._shapes)
+            if len(views) >= MAX_VIEWS:
+                del views[next(iter(views))]
+            view = views[key] = View(account, kind, references, self._shapes)
         return view
 
-    async def tools(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
-        """The tools the references lead to, under their published names.
+    async def tools(
+        self, references: Sequence[Reference], caller: Caller = NOBODY, *, wait_s: float = WAIT_S
+    ) -> Listing:
+        """The tools the references lead to, under their published names, as `caller`'s account sees them.
 
         Waits at most `wait_s` seconds, and only for servers that have never been listed; never fails because
         a server does: what is not there is named in `missing`.
         """
-        return await self.view("tools", references).current(wait_s)
+        return await self.view("tools", references, caller.account).current(caller, wait_s)
 
-    async def prompts(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
+    async def prompts(
+        self, references: Sequence[Reference], caller: Caller = NOBODY, *, wait_s: float = WAIT_S
+    ) -> Listing:
         """As `tools`, for prompts; a reference may also be the name of an inline prompt."""
-        return await self.view("prompts", references).current(wait_s)
+        return await self.view("prompts", references, caller.account).current(caller, wait_s)
 
-    async def resources(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
+    async def resources(
+        self, references: Sequence[Reference], caller: Caller = NOBODY, *, wait_s: float = WAIT_S
+    ) -> Listing:
         """As `tools`, for resources: names are URIs, and the part after `server/` is a prefix of them."""
-        return await self.view("resources", references).current(wait_s)
+        return await self.view("resources", references, caller.account).current(caller, wait_s)
 
-    async def templates(self, references: Sequence[Reference], *, wait_s: float = WAIT_S) -> Listing:
+    async def templates(
+        self, references: Sequence[Reference], caller: Caller = NOBODY, *, wait_s: float = WAIT_S
+    ) -> Listing:
         """As `resources`, for resource templates."""
-        return await self.view("templates", references).current(wait_s)
+        return await self.view("templates", references, caller.account).current(caller, wait_s)
 
     async def call(self, tool: Published, arguments: Payload, call: Call) -> Payload:
         """Run a listed tool with `arguments` (an object) and give its result as the server wrote it.
@@ -110,15 +140,15 @@ class Hub:
         """
         return await self._source(server or INLINE_PROMPTS).request(method, params, call)
 
-    async def introduction(self, server: str) -> Connected | None:
-        """What `server` told about itself, once it is connected; None for one inside this process.
+    async def introduction(self, server: str, caller: Caller) -> Connected | None:
+        """What `server` tells `caller`'s account about itself, once connected; None for one in this process.
 
         Raises `UpstreamUnavailable` when it cannot be reached, `NotFound` for an unknown server.
         """
         source = self._source(server)
-        return await source.ready() if isinstance(source, Introduced) else None
+        return await source.ready(caller) if isinstance(source, Introduced) else None
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Announcement) -> Callable[[], None]:
         """Be told of lists that may have changed, at most four times a second, until the returned function
         is called. Templates are announced as `resources`: MCP has one notification for both."""
         self._watchers.append(changed)
@@ -130,18 +160,22 @@ class Hub:
             raise NotFound(f"There is no MCP server {server!r}; known: {', '.join(sorted(self._names))}.")
         return source
 
-    def _note(self, kind: Kind) -> None:
-        self._news.add("resources" if kind == "templates" else kind)
+    def _forget(self, account: str) -> None:
+        del self._views[account]
+        self._catalogue.forget(account)
+
+    def _note(self, kind: Kind, account: str | None) -> None:
+        self._news.add(("resources" if kind == "templates" else kind, account))
         self._has_news.set()
 
     async def _announce(self) -> None:
         while True:
             await self._has_news.wait()
             news, self._news, self._has_news = self._news, set(), anyio.Event()
-            for kind in sorted(news):
+            for kind, account in sorted(news, key=lambda one: one[0]):
                 for changed in tuple(self._watchers):
                     try:
-                        changed(kind)
+                        changed(kind, account)
                     except Exception:  # one watcher's fault is not the next one's
                         log.exception("announcing a change failed", extra={"kind": kind})
             await anyio.sleep(ANNOUNCE_SPACING_S)

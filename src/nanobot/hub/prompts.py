@@ -9,9 +9,9 @@ import msgspec
 
 from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import Prompt
-from nanobot.wire.call import Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Entry, Kind
+from nanobot.wire.source import Changed, Entry, Kind
 
 INLINE_PROMPTS: Final = "nanobot.prompts"
 """Name of the source that holds the inline prompts."""
@@ -26,7 +26,7 @@ class InlinePrompts:
         self._prompts = prompts
         self._env = env
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         if kind != "prompts":
             return ()
         return [Entry(prompt.name, Payload.of(_definition(prompt))) for prompt in self._prompts.values()]
@@ -45,7 +45,7 @@ class InlinePrompts:
             result["description"] = prompt.description
         return Payload.of(result)
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Changed) -> Callable[[], None]:
         return lambda: None  # the configuration is immutable
 
 

@@ -12,15 +12,14 @@ import msgspec
 from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config, Reference
 from nanobot.errors import ConfigError
-from nanobot.hub.hub import Hub, is_forwarded, object_text
-from nanobot.hub.pages import Pages, error_list
+from nanobot.hub.hub import MAX_ACCOUNTS, Hub, is_forwarded, object_text
+from nanobot.hub.offers import Offers
+from nanobot.hub.pages import error_list
 from nanobot.hub.prompts import prompt_arguments
-from nanobot.hub.published import Listing, Offer, Published
+from nanobot.hub.published import Offer, Published
 from nanobot.hub.references import agent_reference
 from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
-from nanobot.hub.uri_template import UriTemplate
-from nanobot.hub.views import View
-from nanobot.wire.call import Call, Caller
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,15 +28,9 @@ from nanobot.wire.rpc import (
     Payload,
     RpcError,
 )
-from nanobot.wire.service import Description
+from nanobot.wire.service import Announced, Description
 from nanobot.wire.source import Kind
 
-_MEMBERS: Final[Mapping[Kind, str]] = {
-    "tools": "tools",
-    "prompts": "prompts",
-    "resources": "resources",
-    "templates": "resourceTemplates",
-}
 _NO_COMPLETION: Final = Payload(b'{"completion":{"values":[],"hasMore":false,"total":0}}')
 
 
@@ -45,23 +38,11 @@ Greeting = Callable[[Caller], Awaitable[Mapping[str, Any]]]
 """What is done when a client begins a session; gives what it is told of the session, maybe nothing."""
 
 
-class _Offer:
-    """One published list: the view it comes from and its encoded pages."""
-
-    def __init__(self, hub: Hub, kind: Kind, references: tuple[Reference, ...], key: bytes) -> None:
-        self.view: View = hub.view(kind, references)
-        self.pages = Pages(_MEMBERS[kind], key)
-
-    async def find(self, name: str) -> Published | None:
-        """The thing of that name. An unknown name is looked up once more in lists that are due."""
-        return self.view.known().by_name.get(name) or (await self.news()).by_name.get(name)
-
-    async def news(self) -> Listing:
-        return await self.view.current(for_news=True)
-
-
 class Publisher:
-    """Answers downstreams from the hub. Holds nothing of any client, so no answer can reach another one."""
+    """Answers downstreams from the hub.
+
+    Holds nothing of any client but the lists of its account, so no answer can reach another one.
+    """
 
     def __init__(self, config: Config, hub: Hub, *, version: str, greeting: Greeting | None = None) -> None:
         """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
@@ -69,13 +50,11 @@ class Publisher:
         self._hub = hub
         self._description = _describe(config, version)
         self._lone = lone_server(config)
-        key = secrets.token_bytes(32)
-        references = published_references(config)
-        self._offers: dict[Kind, _Offer] = {
-            kind: _Offer(hub, kind, references[kind], key) for kind in _MEMBERS
-        }
-        self._matchers: tuple[Listing | None, list[tuple[UriTemplate, Published]]] = (None, [])
-        self._watchers: list[Callable[[str, Payload], None]] = []
+        self._references = published_references(config)
+        self._key = secrets.token_bytes(32)
+        self._is_personal = any(hub.is_personal(references) for references in self._references.values())
+        self._offers: dict[str, Offers] = {}
+        self._watchers: list[Announced] = []
         self._handlers: dict[str, Callable[[Payload, Call], Awaitable[Payload]]] = {
             "tools/list": self._lister("tools"),
             "prompts/list": self._lister("prompts"),
@@ -97,44 +76,29 @@ class Publisher:
         session = None
         if self._greeting is not None and caller.era == "legacy":  # in the modern era nobody is greeted
             session = await self._greeting(caller)
-        self.warm()
-        description = await self._describe()
+        self.warm(caller)
+        description = await self._describe(caller)
         return _with_session(description, session) if session else description
 
-    async def _describe(self) -> Description:
-        if self._lone is not None and (connected := await self._hub.introduction(self._lone)) is not None:
-            return introduce(self._description, connected)
+    async def _describe(self, caller: Caller) -> Description:
+        if self._lone is not None:
+            connected = await self._hub.introduction(self._lone, caller)
+            if connected is not None:
+                return introduce(self._description, connected)
         return self._description
 
-    def warm(self) -> None:
+    def warm(self, caller: Caller = NOBODY) -> None:
         """Have the lists prepared in the background; servers that were not needed yet are started."""
-        for offer in self._offers.values():
-            offer.view.warm()
+        self._offers_to(caller.account).warm(caller)
 
-    def server_of(self, method: str, name: str) -> str:
+    def server_of(self, method: str, name: str, account: str = "") -> str:
         """The server that a request about `name` (a resource: its URI) goes to; "" if that is not known."""
-        match method:
-            case "tools/call":
-                owner = self._offers["tools"].view.known().by_name.get(name)
-            case "prompts/get":
-                owner = self._offers["prompts"].view.known().by_name.get(name)
-            case _ if method.startswith("resources/"):
-                resources, templates = self._offers["resources"], self._offers["templates"]
-                owner = self._owner(name, resources.view.known(), templates.view.known())
-            case _:
-                owner = None
-        return owner.server if owner is not None else ""
+        return self._offers_to(account).server_of(method, name)
 
     def offer(self) -> Offer:
-        """What is there now, without waiting."""
-        listings = [offer.view.known() for offer in self._offers.values()]
-        missing = [one for listing in listings for one in listing.missing]
-        return Offer(
-            things=sum(len(listing.items) for listing in listings),
-            is_asked=any(offer.view.is_asked for offer in self._offers.values()),
-            is_pending=any(one.code == "pending" for one in missing),
-            reasons=tuple(dict.fromkeys(one.message for one in missing if one.is_failure)),
-        )
+        """What is there now, without waiting: as the account sees it that sees most."""
+        self._offers_to("")
+        return max((offers.summary() for offers in self._offers.values()), key=lambda offer: offer.things)
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         handler = self._handlers.get(method)
@@ -144,15 +108,14 @@ class Publisher:
             return await self._hub.request(self._lone, method, _for_server(params.members()), call)
         raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
 
-    def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
+    def watch(self, changed: Announced) -> Callable[[], None]:
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
 
     def _lister(self, kind: Kind) -> Callable[[Payload, Call], Awaitable[Payload]]:
-        offer = self._offers[kind]
-
         async def answer(params: Payload, call: Call) -> Payload:
-            listing = await offer.view.current()
+            offer = self._offers_to(call.caller.account).lists[kind]
+            listing = await offer.view.current(call.caller)
             offer.pages.show(listing)
             if not listing.items and any(one.is_failure for one in listing.missing):
                 reasons = " ".join(one.message for one in listing.missing)
@@ -165,9 +128,9 @@ class Publisher:
     async def _call_tool(self, params: Payload, call: Call) -> Payload:
         members = params.members()
         name = _text(members, "name")
-        tool = await self._offers["tools"].find(name)
+        tool = await self._offers_to(call.caller.account).lists["tools"].find(name, call.caller)
         if tool is None:
-            raise self._unknown("tool", name, "tools")
+            raise self._unknown("tool", name, "tools", call)
         arguments = members.get("arguments")
         members["arguments"] = _EMPTY if arguments is None else msgspec.Raw(object_text(bytes(arguments)))
         members.pop("task", None)  # a client may ask for a task, but we do not offer any
@@ -176,19 +139,16 @@ class Publisher:
     async def _get_prompt(self, params: Payload, call: Call) -> Payload:
         members = params.members()
         name = _text(members, "name")
-        prompt = await self._offers["prompts"].find(name)
+        prompt = await self._offers_to(call.caller.account).lists["prompts"].find(name, call.caller)
         if prompt is None:
-            raise self._unknown("prompt", name, "prompts")
+            raise self._unknown("prompt", name, "prompts", call)
         prompt_arguments(name, params)
         return await self._forward(prompt, "prompts/get", members, "name", call)
 
     async def _read_resource(self, params: Payload, call: Call) -> Payload:
         members = params.members()
         uri = _text(members, "uri")
-        resources, templates = self._offers["resources"], self._offers["templates"]
-        owner = self._owner(uri, await resources.view.current(), await templates.view.current())
-        if owner is None:
-            owner = self._owner(uri, await resources.news(), await templates.news())
+        owner = await self._offers_to(call.caller.account).find_resource(uri, call.caller)
         if owner is None:
             raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
         return await self._forward(owner, "resources/read", members, None, call)
@@ -197,15 +157,16 @@ class Publisher:
         members = params.members()
         ref = Payload.encoded(members.get("ref", b"null")).members()
         kind = _text(ref, "type")
+        lists = self._offers_to(call.caller.account).lists
         match kind:
             case "ref/prompt":
-                field, offer = "name", self._offers["prompts"]
+                field, offer = "name", lists["prompts"]
             case "ref/resource":
-                field, offer = "uri", self._offers["templates"]
+                field, offer = "uri", lists["templates"]
             case _:
                 raise RpcError(INVALID_PARAMS, f"unknown kind of reference {kind!r}")
         name = _text(ref, field)
-        owner = await offer.find(name)
+        owner = await offer.find(name, call.caller)
         if owner is None:
             raise RpcError(INVALID_PARAMS, f"nothing to complete: {kind} {name!r} is unknown")
         members["ref"] = msgspec.Raw(_encode(ref | {field: msgspec.Raw(_encode(owner.own_name))}))
@@ -216,16 +177,6 @@ class Publisher:
                 return _NO_COMPLETION
             raise
 
-    def _owner(self, uri: str, resources: Listing, templates: Listing) -> Published | None:
-        """The resource itself, else the template that may have made it: that with the longest beginning."""
-        if (resource := resources.by_name.get(uri)) is not None:
-            return resource
-        if self._matchers[0] is not templates:
-            matchers = [(UriTemplate(item.name), item) for item in templates.items]
-            matchers.sort(key=lambda pair: -len(pair[0].prefix))
-            self._matchers = (templates, matchers)
-        return next((item for template, item in self._matchers[1] if template.matches(uri)), None)
-
     async def _forward(
         self, owner: Published, method: str, members: dict[str, msgspec.Raw], field: str | None, call: Call
     ) -> Payload:
@@ -234,23 +185,29 @@ class Publisher:
             members[field] = msgspec.Raw(_encode(owner.own_name))
         return await self._hub.request(owner.server, method, _for_server(members), call)
 
-    def _unknown(self, what: str, name: str, kind: Kind) -> RpcError:
-        missing = self._offers[kind].view.known().missing
+    def _offers_to(self, account: str) -> Offers:
+        """The lists of `account`; one set for all while no published server tells accounts apart."""
+        if not self._is_personal:
+            account = ""
+        offers = self._offers.get(account)
+        if offers is None:
+            if len(self._offers) >= MAX_ACCOUNTS:
+                del self._offers[next(iter(self._offers))]
+            offers = self._offers[account] = Offers(self._hub, self._references, account, self._key)
+        return offers
+
+    def _unknown(self, what: str, name: str, kind: Kind, call: Call) -> RpcError:
+        missing = self._offers_to(call.caller.account).lists[kind].view.known().missing
         data = Payload.of({"errors": error_list(missing)}) if missing else None
         return RpcError(INVALID_PARAMS, f"unknown {what} {name!r}", data)
 
-    def _tell(self, kind: Kind) -> None:
-        """Announce a change of the hub if it shows in what we publish and somebody has read that."""
-        kinds: tuple[Kind, ...] = ("resources", "templates") if kind == "resources" else (kind,)
-        has_changed = False
-        for offer in (self._offers[kind] for kind in kinds):
-            if offer.pages.was_read:
-                offer.pages.show(offer.view.known())
-                has_changed = has_changed or offer.pages.is_news
-                offer.pages.is_news = False
-        if has_changed:
-            for changed in tuple(self._watchers):
-                changed(f"notifications/{kind}/list_changed", Payload(b"{}"))
+    def _tell(self, kind: Kind, account: str | None) -> None:
+        """Announce a change of the hub to accounts that see it in what we publish and have read that."""
+        for name, offers in tuple(self._offers.items()):
+            if account in (None, name) and offers.has_news(kind):
+                for changed in tuple(self._watchers):
+                    whom = name if self._is_personal else None
+                    changed(f"notifications/{kind}/list_changed", Payload(b"{}"), whom)
 
 
 def published_references(config: Config) -> dict[Kind, tuple[Reference, ...]]:

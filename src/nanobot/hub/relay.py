@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from nanobot.config.model import Config
+from nanobot.wire.call import Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.service import Description
 
@@ -17,8 +18,8 @@ NOT_RELAYED: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
 class Introduced(Protocol):
     """A source that is reached over a connection, and so can be asked who it is."""
 
-    async def ready(self) -> Connected:
-        """Raises `UpstreamUnavailable`."""
+    async def ready(self, caller: Caller) -> Connected:
+        """What the server says of itself to `caller`'s account. Raises `UpstreamUnavailable`."""
         ...
 
 

@@ -11,11 +11,11 @@ import msgspec
 from nanobot.config.redact import redact_text
 from nanobot.hub.relay import Introduced
 from nanobot.telemetry import CONTEXT_KEYS, Tracer
-from nanobot.wire.call import Call, Caller
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import Payload, RpcError
-from nanobot.wire.service import Description, Service
-from nanobot.wire.source import Entry, Kind, Source
+from nanobot.wire.service import Announced, Description, Service
+from nanobot.wire.source import Changed, Entry, Kind, Source
 
 _LISTS: Final[Mapping[Kind, str]] = {
     "tools": "mcp.tools.list",
@@ -51,7 +51,7 @@ class TracedService:
         with self.tracer.span(method, "server", attributes, caller=caller):
             return await self.inner.request(method, params, call)
 
-    def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
+    def watch(self, changed: Announced) -> Callable[[], None]:
         return self.inner.watch(changed)
 
 
@@ -66,16 +66,16 @@ class TracedSource:
     def name(self) -> str:
         return self._inner.name
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         with self._tracer.span(_LISTS[kind], "client", {"mcp.server.name": self.name}):
-            return await self._inner.listing(kind)
+            return await self._inner.listing(kind, caller)
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         attributes = {"mcp.server.name": self.name, **_about(method, params)}
         with self._tracer.span(_span_name(method), "client", attributes):
             return await self._inner.request(method, _telling(params, call, self._tracer.carrier()), call)
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Changed) -> Callable[[], None]:
         return self._inner.watch(changed)
 
 
@@ -86,8 +86,8 @@ class _TracedUpstream(TracedSource):
         super().__init__(inner, tracer)
         self._introduced = introduced
 
-    async def ready(self) -> Connected:
-        return await self._introduced.ready()
+    async def ready(self, caller: Caller) -> Connected:
+        return await self._introduced.ready(caller)
 
 
 def traced(source: Source, tracer: Tracer) -> Source:

@@ -12,28 +12,32 @@ from nanobot.hub.hidden import hidden_characters
 from nanobot.hub.pipeline import shape_tools
 from nanobot.hub.published import Listing, Missing, Published
 from nanobot.hub.references import Conflict, collect, settle
+from nanobot.wire.call import Caller
 from nanobot.wire.source import Entry, Kind
 
 log = logging.getLogger(__name__)
 
 WAIT_S: Final = 10.0
 """How long a list waits for a server that has never been listed."""
+MOST_SHARED: Final = 256
 
 
 class Shapes:
-    """What each server has after its pipeline, computed once per filling of its shelf."""
+    """What each server has after its pipeline, computed once for all who see the same of it."""
 
     def __init__(self, config: Config, catalogue: Catalogue, servers: Sequence[str]) -> None:
         self.config = config
         self.catalogue = catalogue
         self.servers = frozenset(servers)
         self._shaped: dict[tuple[str, Kind], tuple[tuple[Entry, ...], Mapping[str, Published]]] = {}
+        """The last of each; accounts that see different things take turns in it."""
+        self._listings: dict[tuple[Kind, tuple[Reference, ...]], Listing] = {}
 
-    def known(self, server: str, kind: Kind) -> Mapping[str, Published] | Missing:
-        """The server's things by final name, as far as the shelf goes."""
+    def known(self, account: str, server: str, kind: Kind) -> Mapping[str, Published] | Missing:
+        """The server's things by final name, as far as the shelf of `account` goes."""
         if server not in self.servers:
             return Missing(server, "not_found", f"There is no MCP server {server!r}.")
-        shelf = self.catalogue.shelf(server, kind)
+        shelf = self.catalogue.shelf(account, server, kind)
         if shelf.entries is None:
             return shelf.missing
         earlier = self._shaped.get((server, kind))
@@ -44,6 +48,16 @@ class Shapes:
             _flag_hidden(things, earlier[1] if earlier is not None else {})
         self._shaped[server, kind] = (shelf.entries, things)
         return things
+
+    def shared(self, kind: Kind, references: tuple[Reference, ...], listing: Listing) -> Listing:
+        """`listing`, as the object another account has if it sees the same: others key caches by it."""
+        latest = self._listings.get((kind, references))
+        if latest is not None and latest == listing:
+            return latest
+        if len(self._listings) >= MOST_SHARED:
+            del self._listings[next(iter(self._listings))]
+        self._listings[kind, references] = listing
+        return listing
 
     def _shape(self, server: str, kind: Kind, entries: tuple[Entry, ...]) -> Mapping[str, Published]:
         if kind == "tools":
@@ -63,12 +77,17 @@ def _flag_hidden(tools: Mapping[str, Published], earlier: Mapping[str, Published
 
 
 class View:
-    """One kind of list over fixed references. The same `Listing` object until something in it changed."""
+    """One kind of list over fixed references, as one account sees it.
 
-    def __init__(self, kind: Kind, references: Sequence[Reference], shapes: Shapes) -> None:
+    The same `Listing` object until something in it changed.
+    """
+
+    def __init__(self, account: str, kind: Kind, references: Sequence[Reference], shapes: Shapes) -> None:
+        self._account = account
         self._kind: Kind = kind
         self._shapes = shapes
         self._catalogue = shapes.catalogue
+        self._references = tuple(references)
         self._wanted = settle(references, kind, shapes.config, shapes.servers)
         wanted_servers = dict.fromkeys(want.server for want in self._wanted)
         self._servers = tuple(server for server in wanted_servers if server in shapes.servers)
@@ -82,38 +101,39 @@ class View:
         """Whether there are any references at all."""
         return bool(self._wanted)
 
-    def warm(self) -> None:
-        """Have the shelves filled in the background."""
-        if self._is_settled and self._revision == self._catalogue.revision(self._kind):
+    def warm(self, caller: Caller) -> None:
+        """Have the shelves filled in the background. `caller` is one of the account."""
+        if self._is_settled and self._revision == self._catalogue.revision(self._account, self._kind):
             return
-        self._catalogue.warm(self._servers, self._kind)
+        self._catalogue.warm(caller, self._servers, self._kind)
 
     def known(self) -> Listing:
         """What is there now, without waiting."""
-        if self._revision != self._catalogue.revision(self._kind):
+        if self._revision != self._catalogue.revision(self._account, self._kind):
             self._collect()
         return self._listing
 
-    async def current(self, wait_s: float = WAIT_S, *, for_news: bool = False) -> Listing:
-        """What is there after waiting as `Catalogue.wait` does."""
-        if not self._is_settled or self._revision != self._catalogue.revision(self._kind):
-            await self._catalogue.wait(self._servers, self._kind, wait_s, for_news=for_news)
+    async def current(self, caller: Caller, wait_s: float = WAIT_S, *, for_news: bool = False) -> Listing:
+        """What is there after waiting as `Catalogue.wait` does. `caller` is one of the account."""
+        if not self._is_settled or self._revision != self._catalogue.revision(self._account, self._kind):
+            await self._catalogue.wait(caller, self._servers, self._kind, wait_s, for_news=for_news)
             listing = self.known()
-            shelves = (self._catalogue.shelf(server, self._kind) for server in self._servers)
+            shelves = (self._catalogue.shelf(self._account, server, self._kind) for server in self._servers)
             self._is_settled = all(shelf.is_settled for shelf in shelves)
             return listing
         if for_news:
-            await self._catalogue.wait(self._servers, self._kind, wait_s, for_news=True)
+            await self._catalogue.wait(caller, self._servers, self._kind, wait_s, for_news=True)
         return self.known()
 
     def _collect(self) -> None:
-        self._revision = self._catalogue.revision(self._kind)
+        self._revision = self._catalogue.revision(self._account, self._kind)
         self._is_settled = False
         found, missing, conflicts = collect(
-            self._wanted, self._kind, lambda server: self._shapes.known(server, self._kind)
+            self._wanted, self._kind, lambda server: self._shapes.known(self._account, server, self._kind)
         )
         for conflict in conflicts - self._conflicts:
             fields = {"kind": self._kind, "clash": conflict.name, "kept": conflict.kept}
             log.warning("two servers offer one name", extra=fields | {"dropped": conflict.dropped})
         self._conflicts = conflicts
-        self._listing = Listing(tuple(found.values()), tuple(missing), found)
+        listing = Listing(tuple(found.values()), tuple(missing), found)
+        self._listing = self._shapes.shared(self._kind, self._references, listing)

@@ -36,8 +36,8 @@ from nanobot.wire.versions import META_CLIENT_INFO
 MAX_CLIENTS: Final = 10_000
 """Of how many sessions it is remembered which client opened them."""
 
-ServerOf = Callable[[str, str], str]
-"""Which server a request (method, name or URI) goes to; "" for none or several."""
+ServerOf = Callable[[str, str, str], str]
+"""Which server a request (method, name or URI, account) goes to; "" for none or several."""
 
 
 class Audited:
@@ -99,6 +99,7 @@ class Audited:
         else:
             call_type = "sse/stream" if method == "GET" else "session/delete"
         name = request.identifier()
+        account = passing.scope.get("state", {}).get("account", "")
         self._log.record(
             callType=call_type,
             callIdentifier=name,
@@ -108,7 +109,7 @@ class Audited:
             responseHeaders=shown_headers(passing.headers),
             error=(error or fault)[:MAX_ERROR],
             processingTimeMs=round((time.monotonic() - started) * 1000),
-            server=self._server_of(request.method, name) if name else "",
+            server=self._server_of(request.method, name, account) if name else "",
             responseStatus=passing.status,
             traceID=trace_id,
             **hook_fields(passing.hooks, self._log.bodies),

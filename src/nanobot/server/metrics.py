@@ -15,7 +15,7 @@ from nanobot.server.exchange import Exchange
 from nanobot.upstream.connection import UpstreamState
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload
-from nanobot.wire.service import Description, Service
+from nanobot.wire.service import Announced, Description, Service
 
 BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0)
 """Upper bounds of the classes of durations."""
@@ -99,6 +99,11 @@ class Metrics:
             "1 for the state each MCP server is in.",
             {(("server", s.name), ("state", s.state)): 1 for s in states},
         )
+        gauge(
+            "nanobot_upstream_connections",
+            "Connections to each server.",
+            {(("server", s.name),): s.connections for s in states},
+        )
         counter(
             "nanobot_upstream_restarts_total",
             "Connections after the first.",
@@ -177,7 +182,7 @@ class MeasuredService:
             metrics.mcp_durations.add((("method", label),), time.monotonic() - started)
         return result
 
-    def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
+    def watch(self, changed: Announced) -> Callable[[], None]:
         return self._inner.watch(changed)
 
 

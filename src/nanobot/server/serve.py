@@ -6,7 +6,7 @@ import gc
 import logging
 import signal
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from socket import socket
 from typing import Final, Protocol
@@ -36,8 +36,8 @@ from nanobot.server.status import StatusApi
 from nanobot.server.traced import UNTRACED, Traced
 from nanobot.store import Store
 from nanobot.telemetry import Tracer
-from nanobot.upstream.connection import Upstream, UpstreamState
 from nanobot.upstream.oauth.client import OAuthClient
+from nanobot.upstream.pools import Pools
 from nanobot.wire.server_http import McpEndpoint
 from nanobot.wire.service import Service
 
@@ -72,7 +72,7 @@ class Parts(Protocol):
     @property
     def oauth(self) -> OAuthClient: ...
     @property
-    def upstreams(self) -> Mapping[str, Upstream]: ...
+    def upstreams(self) -> Pools: ...
 
 
 async def serve(
@@ -111,12 +111,14 @@ async def serve_on(
     config = parts.config
     closing = Closing()
 
-    def servers() -> list[UpstreamState]:
-        return [upstream.state for upstream in parts.upstreams.values()]
-
-    metrics = Metrics(servers=servers, audit=audit) if with_metrics else None
+    metrics = Metrics(servers=parts.upstreams.states, audit=audit) if with_metrics else None
     service = parts.service if metrics is None else MeasuredService(parts.service, metrics)
-    endpoint = McpEndpoint(service, settings=config.server, session_settings=config.sessions)
+    endpoint = McpEndpoint(
+        service,
+        settings=config.server,
+        session_settings=config.sessions,
+        attendance=parts.upstreams,
+    )
     authentication = None
     if is_protected(config):
         authentication = Authentication(config, parts.http, parts.store.credentials)
@@ -124,8 +126,10 @@ async def serve_on(
         engine=parts.engine,
         endpoint=endpoint,
         config=config,
-        health=HealthCheck(parts.engine, config, servers=servers, offering=parts.publisher),
-        status=StatusApi(config, servers=servers, tool_count=parts.hub.tool_count, version=__version__),
+        health=HealthCheck(parts.engine, config, servers=parts.upstreams.states, offering=parts.publisher),
+        status=StatusApi(
+            config, servers=parts.upstreams.states, tool_count=parts.hub.tool_count, version=__version__
+        ),
         closing=closing,
         callback=OAuthCallback(parts.oauth),
         ui=ui,

@@ -19,11 +19,12 @@ class StatusApi:
         self,
         config: Config,
         *,
-        servers: Callable[[], Iterable[UpstreamState]],
-        tool_count: Callable[[str], int | None],
+        servers: Callable[[str], Iterable[UpstreamState]],
+        tool_count: Callable[[str, str], int | None],
         version: str,
     ) -> None:
-        """`tool_count` is how many tools a server offers, None while that is not known."""
+        """`servers` are the states that an account may know; `tool_count` is how many tools a server has for
+        an account, None while that is not known."""
         self._config = config
         self._tool_count = tool_count
         self._servers = servers
@@ -43,8 +44,10 @@ class StatusApi:
 
     async def servers(self, http: Exchange) -> None:
         """`GET /api/servers`: every MCP server we use, with its state."""
+        account = http.account
+        states = self._servers(account)
         await http.answer_json(
-            {"servers": [server_json(s, self._tool_count(s.name)) for s in self._servers()]}
+            {"servers": [server_json(state, self._tool_count(state.name, account)) for state in states]}
         )
 
 
@@ -75,4 +78,5 @@ def server_json(state: UpstreamState, tools: int | None) -> JsonObject:
         "authUrl": state.auth_url or None,
         "since": datetime.fromtimestamp(state.since, UTC).isoformat() if state.since else None,
         "restarts": state.restarts,
+        "connections": state.connections,
     }

@@ -195,10 +195,17 @@ PROXY_SOCKET: Final = "/run/nanobot/proxy"
 """Where the way out stands inside."""
 
 
-def private_folder(home: Path, server: str) -> Path:
-    """The directory below our home that belongs to `server` alone, whatever its name looks like."""
-    plain = server if _PLAIN_NAME.fullmatch(server) else hashlib.sha256(server.encode()).hexdigest()[:32]
-    return home / "servers" / plain
+def private_folder(home: Path, server: str, account: str = "") -> Path:
+    """The directory below our home that belongs to `server` alone, whatever its name looks like.
+
+    What it keeps there for one account is not seen by its processes for another.
+    """
+    plain = server if _PLAIN_NAME.fullmatch(server) else _digest(server)
+    return home / "accounts" / _digest(account) / "servers" / plain if account else home / "servers" / plain
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def _is_any(name: str, patterns: Sequence[str]) -> bool:

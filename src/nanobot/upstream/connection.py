@@ -1,4 +1,4 @@
-"""One MCP server that we use: connected when first needed, and again whenever it was lost.
+"""One connection to an MCP server: made when first needed, and again whenever it was lost.
 
 A single owner task (`Upstream.run`) makes and keeps the connection; callers wait for its current attempt and
 never make one of their own, so a hundred of them cost one handshake, and a server that is down costs them
@@ -89,6 +89,8 @@ State = Literal["idle", "starting", "ready", "auth_required", "backoff", "failed
 class UpstreamState:
     """What is known of a server now. `since`: seconds since the epoch at which `state` began.
 
+    `connections`: how many there are to it; the rest tells of the one that says most.
+
     idle: nobody has needed it · auth_required: a person has to log in, at `auth_url` (or, if that is "", with
     `nanobot mcp login`) · backoff: waits before the next attempt · failed: its definition cannot be used, so
     there is no next attempt. `restarts` counts the connections after the first.
@@ -104,10 +106,11 @@ class UpstreamState:
     since: float = 0.0
     restarts: int = 0
     auth_url: str = ""
+    connections: int = 1
 
 
 class Upstream:
-    """One configured server; satisfies `wire.source.Source`. Used by many tasks at once.
+    """One configured server as `account` uses it. Used by many tasks at once.
 
     `env` is what `${NAME}` is looked up in. Nothing is started before somebody asks for something.
     Without a `launcher` only what is not to be confined can be started, without `oauth` nobody can log in.
@@ -120,6 +123,7 @@ class Upstream:
         http: Http,
         env: Mapping[str, str],
         version: str,
+        account: str = "",
         launcher: Launcher | None = None,
         oauth: OAuthClient | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
@@ -134,7 +138,8 @@ class Upstream:
         self._backoff_s = backoff_s
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
-        self._access = Access.of(server, oauth, self._try_again)
+        self._account = account
+        self._access = Access.of(server, oauth, self._try_again, account=account)
         self._login: LoginNeeded | None = None
         self._attempt_scope: anyio.CancelScope | None = None
         self._live: Connection | None = None
@@ -282,6 +287,8 @@ class Upstream:
             await anyio.sleep_forever()
         finally:
             self._fail("idle", "it was stopped")
+            if self._access is not None:
+                self._access.close()
 
     async def _attempt(self) -> tuple[float | None, str]:
         """Connect and stay connected: for how many seconds (None: never was), and why it ended."""
@@ -317,7 +324,9 @@ class Upstream:
 
     @asynccontextmanager
     async def _opened(self, image: str) -> AsyncGenerator[Connection]:
-        async with self._launcher.opened(self._server, self._env, self._http, image) as target:
+        async with self._launcher.opened(
+            self._server, self._env, self._http, image, account=self._account
+        ) as target:
             if isinstance(target, Remote):
                 async with AsyncExitStack() as stack:
                     yield await self._reach(target, stack)

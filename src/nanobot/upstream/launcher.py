@@ -58,14 +58,22 @@ class Launcher:
 
     @asynccontextmanager
     async def opened(
-        self, server: McpServer, env: Mapping[str, str], http: Http, image: str = ""
+        self,
+        server: McpServer,
+        env: Mapping[str, str],
+        http: Http,
+        image: str = "",
+        *,
+        account: str = "",
     ) -> AsyncGenerator[Remote | Child]:
         """Where `server` is reached until the block ends: an address, or the pipes of its process.
+
+        What the process keeps on disk is that of `account`.
 
         Raises `StartFailed`; `ConnectionLost` in the block when a process that serves HTTP ends.
         """
         if server.url and (server.command or server.in_container):
-            async with self._serving(server, env, http, image) as remote:
+            async with self._serving(server, env, http, image, account) as remote:
                 yield remote
             return
         target = expanded(server, env)
@@ -73,19 +81,19 @@ class Launcher:
         if isinstance(target, Remote):
             yield target
             return
-        async with _open(self._enclosed(server, target, env, image, {}), server.sandbox) as child:
+        async with _open(self._enclosed(server, target, env, image, {}, account), server.sandbox) as child:
             yield child
 
     @asynccontextmanager
     async def _serving(
-        self, server: McpServer, env: Mapping[str, str], http: Http, image: str
+        self, server: McpServer, env: Mapping[str, str], http: Http, image: str, account: str
     ) -> AsyncGenerator[Remote]:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             # Somebody else may take a port between our looking and the server's: then others are tried.
             ports = free_ports(server.ports)
             target = expanded(server, env, ports)
             assert isinstance(target, Started)
-            command = self._enclosed(server, target.command, env, image, ports)
+            command = self._enclosed(server, target.command, env, image, ports, account)
             try:
                 async with (
                     _open(command, server.sandbox) as child,
@@ -104,10 +112,11 @@ class Launcher:
         env: Mapping[str, str],
         image: str,
         ports: Mapping[str, int],
+        account: str,
     ) -> Command:
         """`command` in a container or, of a server without one, confined on this machine."""
         if not server.in_container:
-            return self._confined(server, command, env)
+            return self._confined(server, command, env, account)
         settings = server.sandbox or SandboxSettings()
         return run_command(
             server,
@@ -115,7 +124,7 @@ class Launcher:
             command,
             engine=find_engine(env),
             image=image,
-            caches=private_folder(self.home, server.name).absolute(),
+            caches=private_folder(self.home, server.name, account).absolute(),
             mounts=[
                 *((path, False) for path in _paths(server, "sandbox.readable", settings.readable, env)),
                 *((path, True) for path in _paths(server, "sandbox.writable", settings.writable, env)),
@@ -124,7 +133,9 @@ class Launcher:
             instance=instance_id(),
         )
 
-    def _confined(self, server: McpServer, command: Command, env: Mapping[str, str]) -> Command:
+    def _confined(
+        self, server: McpServer, command: Command, env: Mapping[str, str], account: str = ""
+    ) -> Command:
         settings = server.sandbox
         if settings is None or server.command == "nanobot":
             return command
@@ -136,7 +147,7 @@ class Launcher:
         cage = Cage(
             sandbox=self.sandbox,
             home=self.home,
-            private=private_folder(self.home, server.name),
+            private=private_folder(self.home, server.name, account),
             base_dir=server.base_dir,
             may_change_cwd=bool(server.cwd or server.workdir),
             readable=_paths(server, "sandbox.readable", settings.readable, env),

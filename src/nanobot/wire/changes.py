@@ -29,9 +29,16 @@ _FLAGS: Final = {
 class Listener:
     """One `subscriptions/listen` request. Its id marks everything it hears."""
 
-    __slots__ = ("_id", "_methods", "_send", "closed", "uris")
+    __slots__ = ("_id", "_methods", "_send", "account", "closed", "uris")
 
-    def __init__(self, id: Id, wanted: Mapping[str, Any], send: Callable[[bytes, str | None], None]) -> None:
+    def __init__(
+        self,
+        id: Id,
+        wanted: Mapping[str, Any],
+        send: Callable[[bytes, str | None], None],
+        *,
+        account: str = "",
+    ) -> None:
         """`wanted` is `params.notifications`. Raises `RpcError` (-32602) if it makes no sense."""
         uris = wanted.get("resourceSubscriptions") or ()
         if not isinstance(uris, list | tuple) or not all(isinstance(uri, str) for uri in uris):  # pyright: ignore[reportUnknownVariableType]
@@ -39,6 +46,7 @@ class Listener:
         if len(uris) > MAX_URIS:  # pyright: ignore[reportUnknownArgumentType]
             raise RpcError(INVALID_PARAMS, f"at most {MAX_URIS} resource subscriptions in one request")
         self._id = id
+        self.account = account
         self._methods = frozenset(method for flag, method in _FLAGS.items() if wanted.get(flag) is True)
         self._send = send
         self.uris: dict[str, None] = dict.fromkeys(uris)  # pyright: ignore[reportUnknownArgumentType]
@@ -85,9 +93,11 @@ class Listeners:
     def discard(self, listener: Listener) -> None:
         self._open.discard(listener)
 
-    def tell(self, method: str, params: Payload) -> None:
+    def tell(self, method: str, params: Payload, account: str | None) -> None:
+        """Tell the listeners of `account`, or all if it is None."""
         for listener in tuple(self._open):
-            listener.hear(method, params)
+            if account is None or account == listener.account:
+                listener.hear(method, params)
 
     def close(self) -> None:
         """End every listen request with its result: the client learns that this was on purpose."""

@@ -174,7 +174,8 @@ class Dispatcher:
         wanted = exchange.request.params.object().get("notifications")
         if not isinstance(wanted, dict):
             raise RpcError(INVALID_PARAMS, "subscriptions/listen needs params.notifications (an object)")
-        listener = Listener(exchange.request.id, wanted, exchange.send)  # pyright: ignore[reportUnknownArgumentType]
+        account = exchange.caller.account
+        listener = Listener(exchange.request.id, wanted, exchange.send, account=account)  # pyright: ignore[reportUnknownArgumentType]
         call = exchange.call()
         followed: list[str] = []
         try:

@@ -133,13 +133,15 @@ class _Connection:
             group.cancel_scope.deadline = anyio.current_time() + DRAIN_S  # for what is still to be written
         await self._dispatcher.forget(self._peer)
 
-    def note_change(self, method: str, params: Payload) -> None:
+    def note_change(self, method: str, params: Payload, account: str | None) -> None:
+        if account not in (None, self._peer.caller.account):
+            return
         try:
             key = change_key(method, params)
         except RpcError as malformed:
             log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
-        self._dispatcher.listeners.tell(method, params)
+        self._dispatcher.listeners.tell(method, params, account)
         if self._peer.wants(method, params):
             self._outbox.put(one_line(encode_notification(method, params)), key)
 

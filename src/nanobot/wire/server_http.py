@@ -63,7 +63,7 @@ from nanobot.wire.rpc import (
     encode_notification,
 )
 from nanobot.wire.service import Service
-from nanobot.wire.sessions import Session, Sessions
+from nanobot.wire.sessions import Attendance, Session, Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_VERSION, MODERN_VERSIONS
@@ -104,16 +104,18 @@ class McpEndpoint:
         *,
         settings: ServerSettings,
         session_settings: SessionSettings,
+        attendance: Attendance | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        """`clock` counts seconds; sessions and replayable events age by it."""
+        """`attendance` is told of sessions. `clock` counts seconds; they and replayable events age by it."""
         self._service = service
         self._settings = settings
         self._clock = clock
         self._side_tasks = SideTasks()
         self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon)
         self._sessions = Sessions(session_settings, clock, self._session_ended)
-        self._changes: dict[str, tuple[str, Payload]] = {}
+        self._attendance = attendance
+        self._changes: dict[tuple[str, str | None], tuple[str, Payload]] = {}
         self._changed = anyio.Event()
         self._is_open = False
         self._patience = Patience(LAZY_S)
@@ -255,6 +257,8 @@ class McpEndpoint:
             outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
             if not known and isinstance(outcome, Payload):
                 self._sessions.add(session)
+                if self._attendance is not None:
+                    self._attendance.began(session.account, session.id)
         except Busy as full:
             raise Refusal(503, RpcError(BUSY, str(full)), id=request.id, headers=(_RETRY,)) from full
         await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
@@ -308,16 +312,18 @@ class McpEndpoint:
             self._sessions.sweep()
 
     def _session_ended(self, session: Session) -> None:
+        if self._attendance is not None:
+            self._attendance.ended(session.account, session.id)
         if session.peer.subscriptions:
             self._side_tasks.start_soon(lambda: self._dispatcher.forget(session.peer))
 
-    def _note_change(self, method: str, params: Payload) -> None:
+    def _note_change(self, method: str, params: Payload, account: str | None) -> None:
         try:
             key = change_key(method, params)
         except RpcError as malformed:
             log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
-        self._changes[key] = (method, params)
+        self._changes[key, account] = (method, params)
         self._changed.set()
 
     async def _tell_changes(self) -> None:
@@ -326,12 +332,13 @@ class McpEndpoint:
             await self._changed.wait()
             self._changed = anyio.Event()
             changes, self._changes = self._changes, {}
-            for key, (method, params) in changes.items():
-                self._dispatcher.listeners.tell(method, params)
+            for (key, account), (method, params) in changes.items():
+                self._dispatcher.listeners.tell(method, params, account)
                 message = encode_notification(method, params)
                 for place, session in enumerate(self._sessions):
                     stream = session.standalone
-                    if stream is not None and session.peer.wants(method, params):
+                    is_theirs = account is None or account == session.account
+                    if stream is not None and is_theirs and session.peer.wants(method, params):
                         stream.send(message, key)
                     if place % FAN_OUT == FAN_OUT - 1:
                         await anyio.lowlevel.checkpoint()

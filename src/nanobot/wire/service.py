@@ -9,6 +9,9 @@ from typing import Any, Protocol
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload
 
+Announced = Callable[[str, Payload, str | None], None]
+"""Takes a notification (method, params) for the downstreams of one account; None: of all accounts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
@@ -32,7 +35,6 @@ class Service(Protocol):
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload: ...
 
-    def watch(self, changed: Callable[[str, Payload], None]) -> Callable[[], None]:
-        """Be told of `notifications/…/list_changed` (method, params) for downstreams, until the returned
-        function is called."""
+    def watch(self, changed: Announced) -> Callable[[], None]:
+        """Be told of `notifications/…/list_changed` for downstreams until the returned function is called."""
         ...

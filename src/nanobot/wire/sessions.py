@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from nanobot.config.model import SessionSettings
 from nanobot.errors import Busy
@@ -103,6 +103,14 @@ class Session:
         if self._log is None:
             self._log = EventLog()
         return EventStream(number, self._log, self._clock)
+
+
+class Attendance(Protocol):
+    """Told which sessions there are, so that what is kept for one of them goes when it goes."""
+
+    def began(self, account: str, session: str) -> None: ...
+
+    def ended(self, account: str, session: str) -> None: ...
 
 
 class Sessions:

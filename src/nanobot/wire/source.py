@@ -10,10 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from nanobot.wire.call import Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import Payload
 
 Kind = Literal["tools", "prompts", "resources", "templates"]
+
+Changed = Callable[[Kind, str], None]
+"""Told which list changed, and for which account; "" of a source that shows everybody the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +33,18 @@ class Entry:
 class Source(Protocol):
     """One MCP server as the hub uses it; many requests at once.
 
-    `listing` raises `UpstreamError` when the server cannot be asked; an empty list means it has none.
+    `listing` is what `caller`'s account sees. It raises `UpstreamError` when the server cannot be asked; an
+    empty list means it has none.
     `request` takes `tools/call`, `prompts/get`, `resources/read` and the like with the server's own names.
     It raises `RpcError` for an error the server answered and `UpstreamError` when there was no answer.
-    `watch` calls back with the kind of list that changed, until the returned function is called.
+    `watch` calls back for each list that changed, until the returned function is called.
     """
 
     @property
     def name(self) -> str: ...
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]: ...
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]: ...
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload: ...
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]: ...
+    def watch(self, changed: Changed) -> Callable[[], None]: ...

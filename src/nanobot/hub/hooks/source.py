@@ -19,10 +19,10 @@ from nanobot.hub.hooks.hook import JsonObject
 from nanobot.hub.hooks.messages import MessageHooks, Passed
 from nanobot.hub.hooks.news import News
 from nanobot.hub.relay import Introduced
-from nanobot.wire.call import Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import TIMEOUT, Payload, RpcError
-from nanobot.wire.source import Entry, Kind, Source
+from nanobot.wire.source import Changed, Entry, Kind, Source
 
 log = logging.getLogger(__name__)
 
@@ -55,17 +55,17 @@ class Hooked:
     def name(self) -> str:
         return self._inner.name
 
-    def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
+    def watch(self, changed: Changed) -> Callable[[], None]:
         return self._inner.watch(changed)
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         """The whole list is one message to hooks, however many pages it came in."""
         method, member, key = _LISTS[kind]
-        call = Call()
+        call = Call(caller=caller)
         request = self._request(method, {})
         await self._pass(method, "request", request, call, {})
         try:
-            entries = await self._inner.listing(kind)
+            entries = await self._inner.listing(kind, caller)
         except (RpcError, UpstreamError) as e:
             passed = await self._pass(method, "response", _error(request, e), call, {})
             if not passed.is_mutated:
@@ -172,8 +172,8 @@ class _HookedUpstream(Hooked):
         super().__init__(inner, hooks)
         self._introduced = introduced
 
-    async def ready(self) -> Connected:
-        return await self._introduced.ready()
+    async def ready(self, caller: Caller) -> Connected:
+        return await self._introduced.ready(caller)
 
 
 def _params(passed: Passed) -> JsonObject:

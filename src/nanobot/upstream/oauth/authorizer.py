@@ -63,9 +63,10 @@ class Authorizer:
     def _token(self) -> Token | None:
         return None if self._grant is None else self._grant.token
 
-    def watch(self, authorized: Callable[[], None]) -> None:
-        """Have `authorized` called whenever there is another token than before."""
+    def watch(self, authorized: Callable[[], None]) -> Callable[[], None]:
+        """Have `authorized` called whenever there is another token than before; returns how to stop that."""
         self._watchers.append(authorized)
+        return lambda: self._watchers.remove(authorized) if authorized in self._watchers else None
 
     async def load(self) -> bool:
         """Read what is stored, by us or by another process; whether there is a token."""
@@ -280,5 +281,5 @@ class Authorizer:
         before, self._grant = self._token, grant
         after = self._token
         if after is not None and (before is None or before.access != after.access):
-            for authorized in self._watchers:
+            for authorized in tuple(self._watchers):
                 authorized()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from nanobot.config.model import McpServer, OAuthSettings
 from nanobot.http import Http
@@ -46,12 +47,23 @@ class OAuthClient:
     flows: Flows = field(default_factory=Flows)
     check: CheckAddress = any_address
     now: Callable[[], float] = time.time
+    _known: WeakValueDictionary[tuple[str, str, str], Authorizer] = field(
+        default_factory=lambda: WeakValueDictionary["tuple[str, str, str]", "Authorizer"](), init=False
+    )
 
     def authorizer(self, server: McpServer, url: str, *, account: str = "") -> Authorizer:
-        """The access of `account` to `server`, which is reached at `url`."""
+        """The access of `account` to `server`, which is reached at `url`.
+
+        Several connections of one account share it: they refresh and log in once and not each for itself.
+        """
         from nanobot.upstream.oauth.authorizer import Authorizer
 
-        return Authorizer(self, url, server.oauth or OAuthSettings(), account=account)
+        key = server.name, url, account
+        known = self._known.get(key)
+        if known is None:
+            known = Authorizer(self, url, server.oauth or OAuthSettings(), account=account)
+            self._known[key] = known
+        return known
 
     async def prepare(
         self,

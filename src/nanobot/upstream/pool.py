@@ -1,0 +1,323 @@
+"""The connections to one server: who shares which, when each is opened, and when it is closed again.
+
+A connection belongs to a session (or to a conversation of ours), to an account, or to everybody, as the
+server's `sharing` says. It is opened by the first request that needs it; whoever comes meanwhile waits for
+the same one. Lists are read through any connection of the account; one that was opened only for that is given
+to the first session that needs one, so that a person alone with us has one process of a server, not two.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from nanobot.aio import task_group
+from nanobot.config.model import McpServer
+from nanobot.errors import Busy
+from nanobot.upstream.connection import Upstream, UpstreamState
+from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.client import Connected
+from nanobot.wire.rpc import Payload
+from nanobot.wire.source import Changed, Entry, Kind
+
+SWEEP_S: Final = 15.0
+"""How often we look for connections that nobody needs any more; more often where they are kept for less."""
+
+_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
+_USEFUL: Final = ("ready", "starting", "auth_required", "backoff", "failed", "idle")
+"""States, the one that says most of a server with several connections first."""
+
+
+class Holds(Protocol):
+    """Knows the sessions whose clients are still there."""
+
+    def is_open(self, account: str, session: str | None) -> bool:
+        """Whether the session is; None: whether the account has any."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One connection. `session` is None while it was opened for lists alone, and "" where there are none."""
+
+    upstream: Upstream
+    account: str
+    session: str | None
+    used_at: float
+    busy: int = 0
+    has_ended: bool = False
+    """Its session has; it is closed when what runs on it is done."""
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.upstream.state.state == "ready"
+
+
+@dataclass(slots=True, eq=False)
+class _Account:
+    """The connections of one account, by session; `spare` has none yet. `reader` reads the lists."""
+
+    members: dict[str, Member] = field(default_factory=dict[str, Member])
+    spare: Member | None = None
+    reader: Member | None = None
+
+    def all(self) -> list[Member]:
+        return [*self.members.values(), *((self.spare,) if self.spare is not None else ())]
+
+
+class Pool:
+    """All connections to one server; satisfies `wire.source.Source`. `run` owns them."""
+
+    def __init__(
+        self,
+        server: McpServer,
+        connect: Callable[[str], Upstream],
+        *,
+        holds: Holds,
+        idle_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`connect` makes a connection for an account. One that is not held and not used for `idle_s` seconds
+        is closed; one that everybody shares never is."""
+        self._server = server
+        self._connect = connect
+        self._holds = holds
+        self._idle_s = idle_s
+        self._clock = clock
+        self._accounts: dict[str, _Account] = {}
+        self._count = 0
+        """Connections that are open or being closed."""
+        self._room = anyio.Event()
+        self._restarts = 0
+        """Of connections that are no more."""
+        self._last = connect("").state
+        self._watchers: list[Changed] = []
+        self._group: TaskGroup | None = None
+
+    @property
+    def name(self) -> str:
+        return self._server.name
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether accounts have connections of their own, and so may be shown different things."""
+        return self._server.sharing != "global"
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the connections until cancelled; then all are closed at the same time."""
+        async with task_group() as group:
+            self._group = group
+            task_status.started()
+            try:
+                while True:
+                    await anyio.sleep(min(SWEEP_S, self._idle_s / 4))
+                    self.sweep()
+            finally:
+                self._group = None
+
+    # For callers
+
+    async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        """As `Source`; also raises `Busy` if there can be no further connection now."""
+        account, session = self._scope(call)
+        known = self._accounts.get(account)
+        member = known.members.get(session) if known is not None else None
+        if member is None:
+            member = await self._claim(account, session)
+        member.busy += 1
+        try:
+            return await member.upstream.request(method, params, call)
+        finally:
+            self._release(member)
+
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
+        member = await self._reader(self._account(caller), kind)
+        member.busy += 1
+        try:
+            return await member.upstream.listing(kind)
+        finally:
+            self._release(member)
+
+    async def ready(self, caller: Caller) -> Connected:
+        """What the server says of itself to the account of `caller`. Raises `UpstreamUnavailable`, `Busy`."""
+        return await (await self._reader(self._account(caller))).upstream.ready()
+
+    def watch(self, changed: Changed) -> Callable[[], None]:
+        """Be told which lists of which account changed; also when something may have changed unheard."""
+        self._watchers.append(changed)
+        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def end(self, account: str, session: str) -> None:
+        """The session is over: its connection is closed as soon as nothing runs on it."""
+        if self._server.sharing != "session":
+            return
+        known = self._accounts.get(account)
+        member = known.members.get(session) if known is not None else None
+        if member is not None:
+            member.has_ended = True
+            self._close_if_over(member)
+
+    def state(self, account: str | None = None) -> UpstreamState:
+        """What is known of the server: of the connections of `account`, or if it has none or is None, of all.
+
+        Of several, that of the one which says most. Where a login is waited for is told to its account only.
+        """
+        everybody = list(self._members())
+        own = [member for member in everybody if account is not None and member.account == account]
+        states = [member.upstream.state for member in own or everybody]
+        restarts = self._restarts + sum(member.upstream.state.restarts for member in everybody)
+        if not states:
+            return replace(self._last, state="idle", connections=0, restarts=restarts, auth_url="")
+        best = min(states, key=lambda state: _USEFUL.index(state.state))
+        auth_url = best.auth_url if account is None or own else ""
+        return replace(best, connections=len(everybody), restarts=restarts, auth_url=auth_url)
+
+    def sweep(self) -> None:
+        """Close what nobody has needed for too long."""
+        now = self._clock()
+        for member in tuple(self._members()):
+            if now - member.used_at >= self._idle_s and self._is_dispensable(member):
+                self._close(member)
+
+    # Which connection
+
+    def _scope(self, call: Call) -> tuple[str, str]:
+        caller = call.caller
+        match self._server.sharing:
+            case "session":
+                return caller.account, caller.session or (f"thread {call.thread}" if call.thread else "")
+            case "account":
+                return caller.account, ""
+            case "global":
+                return "", ""
+
+    def _account(self, caller: Caller) -> str:
+        return caller.account if self.is_personal else ""
+
+    async def _claim(self, account: str, session: str) -> Member:
+        """The connection of a session that has none yet, unless somebody else was faster."""
+        while True:
+            known = self._accounts.get(account)
+            if known is not None:
+                if (member := known.members.get(session)) is not None:
+                    return member
+                if (member := known.spare) is not None:
+                    known.spare, member.session = None, session
+                    known.members[session] = member
+                    return member
+            if self._count < self._server.max_connections:
+                return self._open(account, session)
+            await self._make_room()
+
+    async def _reader(self, account: str, kind: Kind | None = None) -> Member:
+        """A connection to read lists of `account` through: one that works, or else a new one."""
+        while True:
+            known = self._accounts.get(account)
+            if known is not None:
+                reader = known.reader
+                if reader is None or not reader.is_ready:
+                    reader = max(known.all(), key=lambda member: (member.is_ready, member.used_at))
+                    known.reader = reader
+                return reader
+            if self._count < self._server.max_connections:
+                return self._open(account, None, listing=kind)
+            await self._make_room()
+
+    # Opening and closing
+
+    def _open(self, account: str, session: str | None, *, listing: Kind | None = None) -> Member:
+        """`listing`: what it is opened to list, if that is its purpose."""
+        if self._group is None:
+            raise RuntimeError("nothing can be connected: Pool.run is not running")
+        member = Member(self._connect(account), account, session, self._clock())
+        known = self._accounts.get(account)
+        is_back = known is None
+        if known is None:
+            known = self._accounts[account] = _Account()
+        if session is None:
+            known.spare = member
+        else:
+            known.members[session] = member
+        self._count += 1
+        member.upstream.watch(functools.partial(self._heard, member))
+        self._group.start_soon(self._keep, member)
+        if is_back:  # nobody has listened for this account meanwhile
+            self._tell(account, [kind for kind in _KINDS if kind != listing])
+        return member
+
+    async def _keep(self, member: Member) -> None:
+        try:
+            with member.scope:
+                await member.upstream.run()
+        finally:
+            self._count -= 1
+            self._room.set()
+            self._room = anyio.Event()
+
+    async def _make_room(self) -> None:
+        """Close the connection that was idle for longest, and wait until one is gone. Raises `Busy`."""
+        members = list(self._members())
+        idle = [member for member in members if self._is_dispensable(member)]
+        if not idle and len(members) == self._count:
+            raise Busy(
+                f"All {self._count} connections that MCP server {self.name!r} may have are in use; try again "
+                f"later, or raise mcpServers.{self.name}.maxConnections."
+            )
+        room = self._room
+        if len(members) == self._count:
+            self._close(min(idle, key=lambda member: member.used_at))
+        await room.wait()
+
+    def _is_dispensable(self, member: Member) -> bool:
+        if member.busy or not self.is_personal:
+            return False
+        return not self._holds.is_open(member.account, member.session or None)
+
+    def _release(self, member: Member) -> None:
+        member.busy -= 1
+        member.used_at = self._clock()
+        if member.has_ended:
+            self._close_if_over(member)
+
+    def _close_if_over(self, member: Member) -> None:
+        if member.has_ended and not member.busy:
+            self._close(member)
+
+    def _close(self, member: Member) -> None:
+        """From here on nobody finds the connection any more."""
+        known = self._accounts[member.account]
+        if member is known.spare:
+            known.spare = None
+        else:
+            del known.members[member.session or ""]
+        if member is known.reader:
+            known.reader = None
+        if not known.members and known.spare is None:
+            del self._accounts[member.account]
+        self._last = member.upstream.state
+        self._restarts += member.upstream.state.restarts
+        member.scope.cancel()
+
+    def _members(self) -> Iterator[Member]:
+        for known in self._accounts.values():
+            yield from known.all()
+
+    # What servers say of themselves
+
+    def _heard(self, member: Member, kind: Kind) -> None:
+        known = self._accounts.get(member.account)
+        if known is not None:
+            known.reader = member
+        self._tell(member.account, (kind,))
+
+    def _tell(self, account: str, kinds: Sequence[Kind]) -> None:
+        for changed in tuple(self._watchers):
+            for kind in kinds:
+                changed(kind, account)

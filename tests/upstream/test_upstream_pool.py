@@ -1,0 +1,163 @@
+"""The connections of one server: when they are opened, given on, and closed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.upstream.world import PEERS, SANDBOX, pooled, probe, until
+
+from nanobot.config.model import SandboxSettings
+from nanobot.errors import Busy
+from nanobot.upstream.pool import Pool
+from nanobot.wire.call import Call, Caller
+from nanobot.wire.rpc import Payload
+
+pytestmark = pytest.mark.anyio
+
+
+def of(account: str = "", session: str | None = None, *, thread: str | None = None) -> Call:
+    return Call(caller=Caller(account=account, session=session), thread=thread)
+
+
+async def run(pool: Pool, code: str, call: Call) -> object:
+    params = Payload.of({"name": "attempt", "arguments": {"code": code}})
+    return (await pool.request("tools/call", params, call)).object()["result"]
+
+
+async def pid(pool: Pool, call: Call) -> int:
+    found = await run(pool, "import os; result = os.getpid()", call)
+    assert isinstance(found, int)
+    return found
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_many_first_requests_of_a_session_open_one_connection() -> None:
+    seen: set[int] = set()
+    async with pooled(probe()) as pools, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            seen.add(await pid(pools["probe"], of("a", "s")))
+
+        for _ in range(20):
+            group.start_soon(ask)
+    assert len(seen) == 1
+
+
+async def test_a_conversation_of_ours_is_a_session_too() -> None:
+    async with pooled(probe()) as pools:
+        pool = pools["probe"]
+        one, two = await pid(pool, of(thread="t1")), await pid(pool, of(thread="t2"))
+        assert one != two
+        assert await pid(pool, of(thread="t1")) == one
+
+
+async def test_what_lists_were_read_through_is_given_to_the_first_session_of_its_account() -> None:
+    async with pooled(probe()) as pools:
+        pool = pools["probe"]
+        reader = await pool.ready(Caller(account="a"))
+        assert str(await pid(pool, of("b", "s"))) != reader.server_info["version"]
+        assert str(await pid(pool, of("a", "s"))) == reader.server_info["version"]
+        assert str(await pid(pool, of("a", "t"))) != reader.server_info["version"]
+        assert pool.state().connections == 3
+
+
+async def test_lists_are_read_through_a_connection_that_is_there() -> None:
+    async with pooled(probe()) as pools:
+        pool = pools["probe"]
+        await pid(pool, of("a", "s"))
+        assert [tool.key for tool in await pool.listing("tools", Caller(account="a"))] == ["attempt"]
+        assert pool.state().connections == 1
+
+
+async def test_an_unused_connection_is_closed_and_one_whose_session_is_there_is_not() -> None:
+    async with pooled(probe(), idle_s=0.2) as pools:
+        pool = pools["probe"]
+        pools.began("a", "here")
+        here, away = await pid(pool, of("a", "here")), await pid(pool, of("a", "away"))
+        await until(lambda: not lives(away))
+        assert await pid(pool, of("a", "here")) == here
+        pools.ended("a", "here")
+        await until(lambda: not lives(here))
+        assert (pool.state().state, pool.state().connections) == ("idle", 0)
+        assert await pid(pool, of("a", "here")) != here
+
+
+async def test_a_connection_that_everybody_shares_stays() -> None:
+    async with pooled(probe(sharing="global"), probe("other"), idle_s=0.1) as pools:
+        shared = await pid(pools["probe"], of("a", "s"))
+        other = await pid(pools["other"], of("a", "s"))
+        await until(lambda: not lives(other))
+        assert await pid(pools["probe"], of("b", "t")) == shared
+
+
+async def test_a_session_that_ends_lets_its_calls_end_first(tmp_path: Path) -> None:
+    entered, go_on = tmp_path / "entered", tmp_path / "go-on"
+    os.mkfifo(go_on)
+    code = f"open({str(entered)!r}, 'w').close(); result = open({str(go_on)!r}).read()"
+    async with pooled(probe()) as pools, anyio.create_task_group() as group:
+        said: list[object] = []
+
+        async def ask() -> None:
+            said.append(await run(pools["probe"], code, of("a", "s")))
+
+        group.start_soon(ask)
+        await until(entered.exists)
+        pools.ended("a", "s")
+        await anyio.to_thread.run_sync(go_on.write_text, "done")
+        await until(lambda: pools["probe"].state().connections == 0)
+        assert said == ["done"]
+
+
+async def test_a_list_is_read_again_after_nobody_could_hear_of_changes() -> None:
+    async with pooled(probe()) as pools:
+        pool = pools["probe"]
+        news: list[tuple[str, str]] = []
+        await pid(pool, of("a", "s"))
+        pools.ended("a", "s")
+        await until(lambda: pool.state().connections == 0)
+        pool.watch(lambda kind, account: news.append((kind, account)))
+        await pid(pool, of("a", "t"))
+        assert ("tools", "a") in news
+        assert {account for _, account in news} == {"a"}
+
+
+async def test_beyond_the_most_the_longest_idle_makes_room_and_what_is_in_use_does_not(
+    tmp_path: Path,
+) -> None:
+    async with pooled(probe(max_connections=2)) as pools:
+        pool = pools["probe"]
+        pools.began("a", "stays")
+        stays, idle = await pid(pool, of("a", "stays")), await pid(pool, of("a", "idle"))
+        pools.began("b", "new")
+        new = await pid(pool, of("b", "new"))
+        assert not lives(idle)
+        assert lives(stays)
+        with pytest.raises(Busy, match="maxConnections"):
+            await pid(pool, of("c", "one more"))
+        assert await pid(pool, of("b", "new")) == new
+
+
+@pytest.mark.skipif(SANDBOX is None, reason="needs bubblewrap")
+async def test_what_a_server_keeps_on_disk_is_seen_by_its_processes_for_the_same_account_alone(
+    tmp_path: Path,
+) -> None:
+    kept = "import os, pathlib; f = pathlib.Path(os.environ['HOME']) / 'token'; "
+    server = probe(sharing="account")
+    sandbox = SandboxSettings(readable=(str(PEERS),))
+    async with pooled(replace(server, sandbox=sandbox), home=tmp_path / "home") as pools:
+        pool = pools["probe"]
+        await run(pool, kept + "f.write_text('of a')", of("a"))
+        assert await run(pool, kept + "result = f.exists()", of("b")) is False
+        assert await run(pool, kept + "result = f.read_text()", of("a")) == "of a"
+        assert await run(pool, kept + "result = f.exists()", of()) is False
