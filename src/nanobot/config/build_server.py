@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from nanobot.config import builtin
 from nanobot.config.build_hooks import build_hooks
@@ -46,6 +47,7 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         source=build_source(server),
         workdir=server.text("workdir"),
         in_container=in_container(server),
+        transport=_transport(server),
         protocol=server.value("protocol", "auto"),
         sharing=server.value("sharing", "session"),
         max_connections=server.value("maxConnections", 100),
@@ -86,12 +88,34 @@ def _check_shape(name: str, server: View) -> None:
             server.origin("sandbox"),
             f"The server {name!r} is reached by its `url`, which needs `network: host`.",
         )
+    _check_type(name, server, url)
     if not (is_started and url):
         _reject(server, "ports", name, "`ports` are for servers with both `command` and `url`")
     if url and not url.startswith(("http://", "https://", "${")):
         server.place.key("url").error(
             "bad-value", server.origin("url"), "A url begins with http:// or https://."
         )
+
+
+_TRANSPORTS: Mapping[str, Literal["streamableHttp", "sse"]] = {
+    "streamableHttp": "streamableHttp",
+    "sse": "sse",
+}
+
+
+def _transport(server: View) -> Literal["auto", "streamableHttp", "sse"]:
+    return _TRANSPORTS.get(server.text("type"), "auto")
+
+
+def _check_type(name: str, server: View, url: str) -> None:
+    kind = server.text("type")
+    place, at = server.place.key("type"), server.origin("type")
+    if kind == "stdio" and url:
+        place.error("bad-server-shape", at, f"The server {name!r} has a `url`, so its type is not stdio.")
+    if kind in _TRANSPORTS and not url:
+        place.error("bad-server-shape", at, f"The server {name!r} of type {kind} needs a `url`.")
+    if kind == "sse" and server.value("protocol", "auto") == "modern":
+        place.error("bad-server-shape", at, f"The server {name!r}: there is no `protocol: modern` over sse.")
 
 
 def _reject(server: View, key: str, name: str, reason: str) -> None:

@@ -111,6 +111,7 @@ HELP: dict[str, str] = {
     "mcpServers.*.workdir": "Working folder in the container; without one it is `cwd`.",
     "mcpServers.*.sandboxed": "Run it in a container of the default image (`NANOBOT_IMAGE`).",
     "mcpServers.*.unsandboxed": "Run `command` here although there is an image.",
+    "mcpServers.*.type": "How it is reached; without it that is found out: `sse` is the older form of HTTP.",
     "mcpServers.*.protocol": "`auto`, or the era of the protocol to speak.",
     "mcpServers.*.sharing": "Who shares a connection, and a process: one `session` (default), one `account`, "
     "or everybody (`global`); see [sharing](../sharing.md).",

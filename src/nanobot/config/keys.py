@@ -187,6 +187,7 @@ MCP_SERVER = Table(
         "workdir": Text(),
         "sandboxed": Flag(),
         "unsandboxed": Flag(),
+        "type": Text(("stdio", "sse", "streamableHttp")),
         "protocol": Text(("auto", "legacy", "modern")),
         "sharing": Text(("session", "account", "global")),
         "maxConnections": Number(1, 100_000, whole=True),

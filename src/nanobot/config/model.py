@@ -235,6 +235,8 @@ class McpServer:
     source: ImageSource | None = None
     workdir: str = ""
     in_container: bool = False
+    transport: Literal["auto", "streamableHttp", "sse"] = "auto"
+    """How a server with a url is spoken to; auto: as it wants it."""
     protocol: Literal["auto", "legacy", "modern"] = "auto"
     sharing: Sharing = "session"
     max_connections: int = 100

@@ -35,7 +35,7 @@ from nanobot.wire.call import Call
 from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
-from nanobot.wire.client_http import open_streamable_http
+from nanobot.wire.client_sse import open_remote
 from nanobot.wire.http_reply import Refused, Unauthorized
 from nanobot.wire.notifications import (
     ACKNOWLEDGED,
@@ -341,7 +341,14 @@ class Upstream:
 
         async def reach(carrier: Carrier) -> Connection:
             return await stack.enter_async_context(
-                open_streamable_http(carrier, target.url, self._hello, self._heard, headers=target.headers)
+                open_remote(
+                    carrier,
+                    target.url,
+                    self._hello,
+                    self._heard,
+                    headers=target.headers,
+                    transport=self._server.transport,
+                )
             )
 
         access = self._access

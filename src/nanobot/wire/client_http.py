@@ -17,6 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
+from nanobot.errors import NanobotError
 from nanobot.http import HttpError, HttpStream
 from nanobot.sse import SseParser, SseTooLong
 from nanobot.wire.call import Call
@@ -35,6 +36,7 @@ from nanobot.wire.envelope import NAMED_BY
 from nanobot.wire.http_reply import (
     EVENTS,
     JSON,
+    MAX_REDIRECTS,
     REDIRECTS,
     Later,
     Place,
@@ -55,6 +57,7 @@ from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.parameter_headers import ParameterHeaders, header_text
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
+    UNSUPPORTED_VERSION,
     ErrorResponse,
     Notification,
     Payload,
@@ -69,12 +72,25 @@ from nanobot.wire.rpc import (
 log = logging.getLogger(__name__)
 
 MAX_RESUMES: Final = 5
-MAX_REDIRECTS: Final = 5
 RETRY_S: Final = 1.0
 SILENCE_S: Final = 300.0
 """A stream of news that is silent for so long, keep-alives included, is opened again."""
 FAREWELL_S: Final = 2.0
 TELL_S: Final = 30.0
+
+
+NOT_STREAMABLE: Final = frozenset({400, 404, 405, 406, 415, 501})
+"""What a server that knows nothing of Streamable HTTP may answer to the POST of an `initialize`."""
+
+
+class NotStreamable(NanobotError):
+    """The handshake was refused in the way of a server of an older transport. `refusal` is what it said."""
+
+    code = "connection.not_streamable"
+
+    def __init__(self, refusal: RpcError) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 @asynccontextmanager
@@ -83,7 +99,8 @@ async def open_streamable_http(
 ) -> AsyncGenerator[HttpConnection]:
     """Shake hands with the server at `url` and serve requests until the block ends.
 
-    `headers` go with every request. Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    `headers` go with every request.
+    Raises `NotStreamable`, `NoCommonVersion`, `RpcError`, `ConnectionLost`.
     """
     async with task_group() as group:
         connection = HttpConnection(http, url, hello, heard, headers, group)
@@ -118,6 +135,7 @@ class HttpConnection:
         self._configured = dict(headers)
         self._version: str | None = None
         self._session: str | None = None
+        self._refused_with: int | None = None  # the status of the last refusal
         self._post_headers = self._build_post_headers()
         self._ids = count(1)
         self._inbound = Inbound(heard, group, self._reply)
@@ -130,7 +148,13 @@ class HttpConnection:
     # Beginning and end
 
     async def open(self) -> None:
-        self._adopt(await shake_hands(self, self._hello, probe=True))
+        try:
+            connected = await shake_hands(self, self._hello, probe=True)
+        except RpcError as refusal:
+            if self._refused_with in NOT_STREAMABLE and refusal.rpc_code != UNSUPPORTED_VERSION:
+                raise NotStreamable(refusal) from refusal
+            raise
+        self._adopt(connected)
         self._group.start_soon(keep_listening, self)
 
     async def say_goodbye(self) -> None:
@@ -205,6 +229,7 @@ class HttpConnection:
 
     async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
         outgoing = Outgoing(next(self._ids), Call(), None)
+        self._refused_with = None
         headers = self._post_headers
         if version is None:
             self._session = None
@@ -302,6 +327,7 @@ class HttpConnection:
                             return result
                         break
                     if reply.status not in REDIRECTS:
+                        self._refused_with = reply.status
                         raise await refusal(reply, headers)
                     self._url = redirected(self._url, reply)
             else:

@@ -9,7 +9,8 @@ class Duplex(Protocol):
     """Carries whole messages both ways. One reader; any number of senders at once."""
 
     async def send(self, message: bytes) -> None:
-        """Hand over one message, no newline inside. `anyio.BrokenResourceError` once the peer is gone."""
+        """Hand over one message, no newline inside. `anyio.BrokenResourceError` once the peer is gone;
+        a line made of requests may raise `ConnectionLost` for a message that was not taken."""
         ...
 
     async def receive(self) -> bytes:

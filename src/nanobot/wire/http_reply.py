@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 import anyio
 
-from nanobot.http import HttpError, HttpStream
+from nanobot.http import HttpAnswer, HttpError, HttpStream
 from nanobot.sse import SseEvent, whole_number
 from nanobot.wire.client import ConnectionLost
 from nanobot.wire.rpc import INTERNAL_ERROR, ErrorResponse, Payload, Response, RpcError, decode
@@ -18,6 +18,7 @@ from nanobot.wire.rpc import INTERNAL_ERROR, ErrorResponse, Payload, Response, R
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
 REDIRECTS: Final = (301, 302, 303, 307, 308)
+MAX_REDIRECTS: Final = 5
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
 LONGEST_WAIT_S: Final = 10.0
@@ -114,10 +115,10 @@ async def refusal(reply: HttpStream, sent: Mapping[str, str]) -> Exception:
     return Refused(status, f"it answered HTTP status {status}{hints.get(status, '')}")
 
 
-def redirected(url: str, reply: HttpStream) -> str:
+def redirected(url: str, reply: HttpStream | HttpAnswer) -> str:
     """Where a redirect leads. Raises `Refused` unless that is the same origin and the method is kept."""
     target = urljoin(url, reply.headers.get("Location", ""))
-    if reply.status in (307, 308) and _origin(url) == _origin(target):
+    if reply.status in (307, 308) and origin(url) == origin(target):
         return target
     where = urlsplit(target)
     address = f"{where.scheme}://{where.netloc.rpartition('@')[2]}{where.path}"
@@ -138,6 +139,7 @@ async def _whole(reply: HttpStream) -> bytes:
     return body
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port of an address. Raises `ValueError` for what is none."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
