@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from tests.peers.nodes import everything
 from tests.peers.programs import clean_env, free_port, serving, started
@@ -56,6 +57,18 @@ async def over_http(tmp_path: Path) -> AsyncGenerator[tuple[Client, dict[str, An
             yield client, {"url": running.url}
 
 
+@asynccontextmanager
+async def over_sse(tmp_path: Path) -> AsyncGenerator[tuple[Client, dict[str, Any]]]:
+    port = free_port()
+    env = clean_env(tmp_path, PORT=str(port))
+    with started(
+        everything("sse"), env=env, cwd=tmp_path, announces="running on port",
+        url=f"http://127.0.0.1:{port}/sse",
+    ) as running:  # fmt: skip
+        async with Client(sse_client(running.url), mode="legacy") as client:
+            yield client, {"url": running.url}
+
+
 def plain(value: Any) -> Any:
     """A result as comparable JSON, without what may differ from call to call."""
     body = value.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -68,7 +81,9 @@ def by(key: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: entry[key])
 
 
-@pytest.mark.parametrize("connect", [over_stdio, over_http], ids=["stdio", "streamable-http"])
+@pytest.mark.parametrize(
+    "connect", [over_stdio, over_http, over_sse], ids=["stdio", "streamable-http", "http-sse"]
+)
 async def test_everything_is_the_same_through_nanobot(connect: Any, tmp_path: Path) -> None:
     async with connect(tmp_path) as (direct, definition):
         config = tmp_path / "nanobot.yaml"

@@ -152,6 +152,7 @@ async def served(
     ui: bool = True,
     first: tuple[Agent, ...] = (),
     port: int = 0,
+    with_sse: bool = False,
     auth: AuthSettings | None = None,
     adjust: Callable[[Config], Config] = lambda config: config,
 ) -> AsyncGenerator[Served]:
@@ -172,7 +173,12 @@ async def served(
 
             async def run() -> None:
                 await serve_on(
-                    open_listener("127.0.0.1", port), app, ui=ui, ready=ready, invite=invitations.append
+                    open_listener("127.0.0.1", port),
+                    app,
+                    ui=ui,
+                    with_sse=with_sse,
+                    ready=ready,
+                    invite=invitations.append,
                 )
 
             group.start_soon(run)

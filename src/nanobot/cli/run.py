@@ -34,6 +34,9 @@ DEFAULT_ADDRESS = "localhost:8080"
 @click.option("--disable-ui", is_flag=True, help="Serve no web page, only the protocols.")
 @click.option("--healthz-path", metavar="PATH", help="Tell health at this path too, beside /healthz.")
 @click.option("--metrics", is_flag=True, help="Tell numbers for Prometheus at /metrics.")
+@click.option(
+    "--legacy-sse", is_flag=True, help="Serve MCP clients of 2024 at /sse too (the HTTP+SSE transport)."
+)
 @auth_options
 @audit_options
 @config_options
@@ -44,6 +47,7 @@ def command(
     disable_ui: bool,
     healthz_path: str | None,
     metrics: bool,
+    legacy_sse: bool,
     audit: AuditSettings | None,
     auth: Mapping[str, str],
 ) -> None:
@@ -74,7 +78,9 @@ def command(
     from nanobot.server.health import HEALTH_PATH, health_path
 
     path = health_path(healthz_path) if healthz_path else HEALTH_PATH
-    serving = functools.partial(_over_http, config, host, port, not disable_ui, path, metrics, audit)
+    serving = functools.partial(
+        _over_http, config, host, port, not disable_ui, path, metrics, legacy_sse, audit
+    )
     anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
 
 
@@ -102,6 +108,7 @@ async def _over_http(
     ui: bool,
     health_path: str,
     metrics: bool,
+    legacy_sse: bool,
     audit: AuditSettings | None,
 ) -> None:
     from nanobot.app import open_app
@@ -126,6 +133,7 @@ async def _over_http(
             health_path=health_path,
             audit=audit_log,
             with_metrics=metrics,
+            with_sse=legacy_sse,
             ready=_announce,
             invite=_invite,
         )

@@ -27,6 +27,7 @@ from nanobot.server.status import StatusApi
 from nanobot.server.thread_events import EventsApi
 from nanobot.server.threads import ThreadsApi
 from nanobot.upstream.oauth.registration import DOCUMENT_PATH
+from nanobot.wire.server_sse import PATHS as SSE_PATHS
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch
@@ -52,12 +53,14 @@ def build_application(
     health_path: str = HEALTH_PATH,
     metrics: Metrics | None = None,
     authentication: Authentication | None = None,
+    sse: ASGIApp | None = None,
 ) -> ASGIApp:
     """Everything that is served over HTTP, behind its gate.
 
     `endpoint` answers MCP; `callback` is where people come back to after logging in to an MCP server.
     `closing` ends the event streams that watch threads when the program stops.
     Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
+    `sse` answers clients of the older HTTP+SSE transport.
     Without `authentication` whoever passes the gate may use everything.
     """
     router = Router(
@@ -70,6 +73,7 @@ def build_application(
         metrics=metrics,
         callback=callback,
         pages=load_pages() if ui else Pages({}),
+        sse=sse,
     )
     if authentication is None:
         return Gate(router, config.server)
@@ -91,6 +95,7 @@ class Router:
         metrics: Metrics | None,
         callback: OAuthCallback,
         pages: Pages,
+        sse: ASGIApp | None,
     ) -> None:
         self._endpoint = endpoint
         self._threads = threads
@@ -101,11 +106,15 @@ class Router:
         self._health_paths = (HEALTH_PATH, health_path)
         self._callback = callback
         self._pages = pages
+        self._sse = sse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path == "/mcp" or is_mcp(scope["method"], path):
             await self._endpoint(scope, receive, send)
+            return
+        if self._sse is not None and path in SSE_PATHS:
+            await self._sse(scope, receive, send)
             return
         http = Exchange(scope, receive, send)
         try:

@@ -39,6 +39,8 @@ from nanobot.telemetry import Tracer
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.pools import Pools
 from nanobot.wire.server_http import McpEndpoint
+from nanobot.wire.server_sse import PATHS as SSE_PATHS
+from nanobot.wire.server_sse import SseEndpoint
 from nanobot.wire.service import Service
 
 DRAIN_S: Final = 10
@@ -100,12 +102,13 @@ async def serve_on(
     health_path: str = HEALTH_PATH,
     audit: AuditLog | None = None,
     with_metrics: bool = False,
+    with_sse: bool = False,
     ready: Callable[[str], None] | None = None,
     invite: Callable[[str], None] | None = None,
 ) -> None:
     """`serve` on sockets that were bound before anything else was started. Closes them.
 
-    `with_metrics`: tell numbers at `/metrics`.
+    `with_metrics`: tell numbers at `/metrics`. `with_sse`: serve the older HTTP+SSE transport at `/sse` too.
     `invite` is called with a link that signs one browser in, if `server.requireSecret` is set.
     """
     config = parts.config
@@ -119,6 +122,9 @@ async def serve_on(
         session_settings=config.sessions,
         attendance=parts.upstreams,
     )
+    sse = None
+    if with_sse:
+        sse = SseEndpoint(service, settings=config.server, session_settings=config.sessions)
     authentication = None
     if is_protected(config):
         authentication = Authentication(config, parts.http, parts.store.credentials)
@@ -136,11 +142,12 @@ async def serve_on(
         health_path=health_path,
         metrics=metrics,
         authentication=authentication,
+        sse=sse,
     )
     if metrics is not None:
         application = Measured(application, metrics)
     if audit is not None:
-        application = audited(application, audit, parts.publisher)
+        application = audited(application, audit, parts.publisher, with_sse=with_sse)
     if parts.tracer is not None:
         application = Traced(application, parts.tracer, untraced=(*UNTRACED, HEALTH_PATH, health_path))
 
@@ -157,6 +164,8 @@ async def serve_on(
     def stop_streams() -> None:
         closing.close()
         endpoint.close()
+        if sse is not None:
+            sse.close()
 
     server = _Server(application, started, stop_streams)
     try:
@@ -172,11 +181,14 @@ async def serve_on(
         listener.close()
 
 
-def audited(application: ASGIApp, log: AuditLog, publisher: Publisher) -> ASGIApp:
+def audited(application: ASGIApp, log: AuditLog, publisher: Publisher, *, with_sse: bool = False) -> ASGIApp:
     """`application` with every exchange at the MCP endpoint noted in `log`."""
     from nanobot.server.audited import Audited
 
-    return Audited(application, log, is_mcp=is_mcp, server_of=publisher.server_of)
+    def is_noted(method: str, path: str) -> bool:
+        return is_mcp(method, path) or (with_sse and path in SSE_PATHS)
+
+    return Audited(application, log, is_mcp=is_noted, server_of=publisher.server_of)
 
 
 async def _stop_on_signals(

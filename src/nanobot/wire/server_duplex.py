@@ -51,12 +51,19 @@ DRAIN_S: Final = 1.5
 """How long requests under way may still take after the client has closed its end."""
 
 
-async def serve_duplex(duplex: Duplex, service: Service, *, settings: ServerSettings) -> None:
-    """Answer the client at the other end until it closes the line.
+async def serve_duplex(
+    duplex: Duplex,
+    service: Service,
+    *,
+    settings: ServerSettings,
+    account: str = "",
+    session: str | None = None,
+) -> None:
+    """Answer the client at the other end until it closes the line. `account` and `session` say who that is.
 
     Nothing that comes over the line ends this: what cannot be read is answered with an error.
     """
-    connection = _Connection(duplex, service, settings)
+    connection = _Connection(duplex, service, settings, Peer(account=account, session=session))
     unwatch = service.watch(connection.note_change)
     try:
         await connection.serve()
@@ -102,12 +109,12 @@ class _DuplexExchange(Exchange):
 class _Connection:
     """One line and everything under way on it."""
 
-    def __init__(self, duplex: Duplex, service: Service, settings: ServerSettings) -> None:
+    def __init__(self, duplex: Duplex, service: Service, settings: ServerSettings, peer: Peer) -> None:
         self._duplex = duplex
         self._settings = settings
         self._side_tasks = SideTasks()
         self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon)
-        self._peer = Peer()
+        self._peer = peer
         self._outbox = Outbox()
         self._questions = Questions()
         self._requests: dict[Id, Exchange] = {}
@@ -207,7 +214,7 @@ class _Connection:
         return _DuplexExchange(
             request,
             meta,
-            open_envelope(request, meta) if modern else self._peer.caller,
+            open_envelope(request, meta, account=self._peer.caller.account) if modern else self._peer.caller,
             outbox=self._outbox,
             questions=self._questions,
             least_level=self._peer.least_level,
