@@ -116,10 +116,12 @@ async def compare_lists(direct: Client, through: Client) -> None:
 async def compare_answers(direct: Client, through: Client) -> None:
     for name, arguments in ARGUMENTS.items():
         steps: list[list[float]] = [[], []]
-        answers = []
+        answers: list[Any] = []
         for client, seen in zip((direct, through), steps, strict=True):
 
-            async def note(progress: float, total: float | None, message: str | None, seen=seen) -> None:
+            async def note(
+                progress: float, total: float | None, message: str | None, seen: list[float] = seen
+            ) -> None:
                 seen.append(progress)
 
             answers.append(plain(await client.call_tool(name, arguments, progress_callback=note)))

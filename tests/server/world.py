@@ -49,7 +49,7 @@ class Events:
     status: int
     source: AsyncIterator[bytes]
     parser: SseParser = field(default_factory=SseParser)
-    ready: list[SseEvent] = field(default_factory=list)
+    ready: list[SseEvent] = field(default_factory=list[SseEvent])
 
     async def next(self) -> SseEvent | None:
         """The next event that says something; None at the end of the stream."""
