@@ -2,36 +2,42 @@
 
 `aiohttp` is imported here and nowhere else, when the first client is opened. Redirects are never followed:
 a 3xx answer goes to the caller, who knows whether its credentials may travel. TLS is always verified.
-Policy (retries, authentication, address rules) belongs to the callers; this moves one request.
+Policy (retries, authentication) belongs to the callers; this moves one request. `Http.guarded` is for
+addresses that somebody else chose: it connects to none that `AddressRules` forbid.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
+from nanobot.addresses import AddressForbidden, AddressRules, find_addresses
 from nanobot.errors import NanobotError
 
 if TYPE_CHECKING:
     import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
 
 CONNECT_S: Final = 10.0
 POOL_SIZE: Final = 100
 KEEP_ALIVE_S: Final = 60.0
 MAX_BODY: Final = 64 * 1024 * 1024
 
-ErrorKind = Literal["connect", "timeout", "closed", "tls", "too_large", "bad_url"]
+ErrorKind = Literal["connect", "timeout", "closed", "tls", "too_large", "bad_url", "forbidden"]
 
 
 class HttpError(NanobotError):
     """No (complete) answer. `sent`: the peer may have received the request, so it may have acted on it.
 
     `kind`: "connect" no connection · "timeout" nothing arrived in time · "closed" cut off ·
-    "tls" the certificate was refused · "too_large" the answer is over the caller's limit · "bad_url".
+    "tls" the certificate was refused · "too_large" the answer is over the caller's limit · "bad_url" ·
+    "forbidden" the address rules do not permit where it leads.
     """
 
     code = "http"
@@ -82,9 +88,21 @@ class HttpStream:
 class Http:
     """A connection pool. One per process, used by many tasks at once; made by `open_http`."""
 
-    def __init__(self, direct: aiohttp.ClientSession, proxied: aiohttp.ClientSession) -> None:
-        self._direct = direct
-        self._proxied = proxied
+    def __init__(self, sessions: _Sessions, rules: AddressRules | None = None) -> None:
+        self._sessions = sessions
+        self._direct, self._proxied = sessions.pair(rules)
+        self._rules = rules
+        self._guarded: dict[AddressRules, Http] = {}
+
+    def guarded(self, rules: AddressRules) -> Http:
+        """The same, connecting only where `rules` permit: connections of its own, closed together with these.
+
+        Each name is judged when a connection is made, and the connection goes to the very address that was
+        judged. Where a proxy has to be used, the name is judged before the proxy is asked for it.
+        """
+        if rules not in self._guarded:
+            self._guarded[rules] = Http(self._sessions, rules)
+        return self._guarded[rules]
 
     async def request(
         self,
@@ -146,7 +164,8 @@ class Http:
             raise HttpError(
                 "bad_url", "An address must start with http:// or https:// and name a host.", sent=False
             )
-        session = self._direct if is_local(host) else self._proxied
+        is_direct = is_local(host) or (self._rules is not None and not _goes_through_proxy(url, host))
+        session = self._direct if is_direct else self._proxied
         timeout = aiohttp.ClientTimeout(total=total_s, sock_connect=CONNECT_S, sock_read=idle_s)
         return host, session, timeout
 
@@ -179,31 +198,119 @@ def is_local(host: str) -> bool:
 @asynccontextmanager
 async def open_http() -> AsyncGenerator[Http]:
     """The client of this process; leaving closes every connection."""
-    import aiohttp
+    sessions = _Sessions()
+    try:
+        yield Http(sessions)
+    finally:
+        await sessions.close()
 
-    connector = aiohttp.TCPConnector(limit=0, limit_per_host=POOL_SIZE, keepalive_timeout=KEEP_ALIVE_S)
-    has_proxy = any(
-        os.environ.get(name) for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy")
-    )
 
-    def session(*, trust_env: bool) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
+class _Sessions:
+    """What has to be closed: connectors, and the sessions that use them."""
+
+    def __init__(self) -> None:
+        self._connector = self._connect(None)
+        self._connectors = [self._connector]
+        self._opened: list[aiohttp.ClientSession] = []
+        names = ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy")
+        self._has_proxy = any(os.environ.get(name) for name in names)
+
+    def pair(self, rules: AddressRules | None) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+        """The session that connects by itself and the one that uses a proxy, if there is any."""
+        connector = self._connector
+        if rules is not None:
+            connector = self._connect(rules)
+            self._connectors.append(connector)
+        direct = self._session(connector, rules, trust_env=False)
+        # A proxy is reached wherever it is; it is only the operator's word that names it.
+        proxied = self._session(self._connector, rules, trust_env=True) if self._has_proxy else direct
+        return direct, proxied
+
+    async def close(self) -> None:
+        for session in self._opened:
+            await session.close()
+        for connector in self._connectors:
+            await connector.close()
+
+    def _connect(self, rules: AddressRules | None) -> aiohttp.TCPConnector:
+        import aiohttp
+
+        return aiohttp.TCPConnector(
+            limit=0,
+            limit_per_host=POOL_SIZE,
+            keepalive_timeout=KEEP_ALIVE_S,
+            resolver=None if rules is None else _judging(rules),
+            use_dns_cache=rules is None,
+        )
+
+    def _session(
+        self, connector: aiohttp.TCPConnector, rules: AddressRules | None, *, trust_env: bool
+    ) -> aiohttp.ClientSession:
+        import aiohttp
+
+        session = aiohttp.ClientSession(
             connector=connector,
             connector_owner=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=trust_env,
             max_line_size=64 * 1024,
             max_field_size=64 * 1024,
+            middlewares=() if rules is None else (_judge_first(rules, needs_proxy=trust_env),),
         )
+        self._opened.append(session)
+        return session
 
-    direct = session(trust_env=False)
-    proxied = session(trust_env=True) if has_proxy else direct
-    try:
-        yield Http(direct, proxied)
-    finally:
-        await direct.close()
-        await proxied.close()
-        await connector.close()
+
+def _judging(rules: AddressRules) -> AbstractResolver:
+    """Looks names up for connections: what it finds is what is connected to."""
+    from aiohttp.abc import AbstractResolver
+
+    class Judging(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+        ) -> list[ResolveResult]:
+            return [
+                {
+                    "hostname": host,
+                    "host": str(address),
+                    "port": port,
+                    "family": socket.AF_INET6 if address.version == 6 else socket.AF_INET,
+                    "proto": 0,
+                    "flags": socket.AI_NUMERICHOST,
+                }
+                for address in await find_addresses(host, port, rules)
+            ]
+
+        async def close(self) -> None:
+            pass
+
+    return Judging()
+
+
+def _judge_first(rules: AddressRules, *, needs_proxy: bool) -> aiohttp.ClientMiddlewareType:
+    """Judges what the resolver never sees: addresses written as numbers, and names that a proxy looks up."""
+
+    async def judge(
+        request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        host = request.url.raw_host or ""
+        if needs_proxy and request.proxy is None:  # nobody would judge the connection
+            raise HttpError("forbidden", f"{host} is not reached through the proxy.", sent=False)
+        if needs_proxy or ":" in host or host.replace(".", "").isdigit():
+            try:
+                await find_addresses(host, request.url.port or 0, rules)
+            except AddressForbidden as e:
+                raise HttpError("forbidden", f"{e}.", sent=False) from e
+            except OSError as e:
+                reason = f"Cannot connect to {host}: the name does not resolve."
+                raise HttpError("connect", reason, sent=False) from e
+        return await handler(request)
+
+    return judge
+
+
+def _goes_through_proxy(url: str, host: str) -> bool:
+    return url.partition(":")[0] in getproxies() and not proxy_bypass(host)
 
 
 @contextmanager
@@ -220,6 +327,8 @@ def _translated(host: str, *, sent: bool) -> Generator[None]:
             "connect", f"{host} did not accept a connection within {CONNECT_S:g} s.", sent=False
         ) from e
     except aiohttp.ClientConnectorError as e:
+        if isinstance(e.os_error, AddressForbidden):
+            raise HttpError("forbidden", f"{e.os_error}.", sent=False) from e
         raise HttpError("connect", f"Cannot connect to {host}: {_reason(e)}.", sent=False) from e
     except (aiohttp.ServerTimeoutError, TimeoutError) as e:
         raise HttpError("timeout", f"{host} stayed silent for too long.", sent=sent) from e

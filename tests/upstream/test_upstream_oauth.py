@@ -10,6 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 from tests.peers.oauth_server import OAuthPeer
 from tests.upstream.oauth_world import World, world
 from tests.upstream.world import text_of, until, use
@@ -482,3 +484,29 @@ async def test_cancelling_everybody_who_waits_for_a_renewal_loses_no_token(tmp_p
             group.cancel_scope.cancel()
         assert text_of(await use(one.upstream, "work", Call())) == "done"
     assert peer.reuses == 0
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://10.0.0.1/", "https://169.254.169.254/", "https://[fe80::1]/", "https://[::ffff:10.0.0.1]/"],
+)
+async def test_a_server_cannot_send_us_into_private_networks(tmp_path: Path, address: str) -> None:
+    peer = OAuthPeer()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        about = {"WWW-Authenticate": f'Bearer resource_metadata="{address}"'}
+        await Response(status_code=401, headers=about)(scope, receive, send)
+
+    async with serving(app) as url, world(peer, tmp_path, url=url) as w:
+        with pytest.raises(UpstreamUnavailable, match=r"private or reserved address.*oauth\.allowHosts"):
+            await use(w.upstream, "echo", text="x")
+
+
+async def test_a_server_that_the_operator_did_not_write_down_is_not_reached_on_this_machine(
+    tmp_path: Path,
+) -> None:
+    peer = OAuthPeer()
+    async with world(peer, tmp_path, is_trusted=False) as w:
+        with pytest.raises(UpstreamUnavailable, match="private or reserved address"):
+            await use(w.upstream, "echo", text="x")
+    assert peer.refused == peer.looked_up == []

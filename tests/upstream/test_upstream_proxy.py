@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse
 from tests.upstream.world import PEERS, SANDBOX, running, use
 from tests.wire.http_peer import Answer, Asked, Peer, serving
 
+from nanobot.addresses import AddressRules
 from nanobot.config.model import McpServer, SandboxSettings
-from nanobot.upstream.addresses import AddressRules
 
 pytestmark = pytest.mark.anyio
 

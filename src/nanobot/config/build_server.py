@@ -148,6 +148,7 @@ def _oauth(server: View) -> OAuthSettings | None:
         client_id=oauth.text("clientId"),
         client_secret=oauth.text("clientSecret"),
         scopes=oauth.names("scopes"),
+        allow_hosts=oauth.names("allowHosts"),
     )
 
 

@@ -128,6 +128,7 @@ HELP: dict[str, str] = {
     "mcpServers.*.oauth.clientId": "Id of a client that was registered there by hand. `${NAME}` is replaced.",
     "mcpServers.*.oauth.clientSecret": "Its secret, best as `${NAME}`; a public client has none.",
     "mcpServers.*.oauth.scopes": "Scopes to ask for instead of those that the server suggests.",
+    "mcpServers.*.oauth.allowHosts": "Private hosts, addresses or networks that its login may lead to.",
     "mcpServers.*.timeoutMs": "Time to start and connect (default 30000; 0: no limit).",
     "mcpServers.*.toolTimeout": "Time for one call (default 300 s); progress starts it anew.",
     "llmProviders": "Model providers, by name. `openai` and `anthropic` need no entry.",

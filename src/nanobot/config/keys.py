@@ -194,7 +194,9 @@ MCP_SERVER = Table(
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),
         "toolPrefix": Text(),
-        "oauth": Table({"clientId": Text(), "clientSecret": Text(), "scopes": Names()}),
+        "oauth": Table(
+            {"clientId": Text(), "clientSecret": Text(), "scopes": Names(), "allowHosts": Names()}
+        ),
         "hooks": HOOKS,
         "timeoutMs": Number(0, 24 * 3600 * 1000, whole=True),
         "toolTimeout": Duration(0.001),

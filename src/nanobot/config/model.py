@@ -204,11 +204,15 @@ class ImageSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """How we log in to a server: our registration there, and the scopes to ask for. All may be left out."""
+    """How we log in to a server: our registration there, and the scopes to ask for. All may be left out.
+
+    `allow_hosts`: private names, addresses and networks that the server may send us to for a login.
+    """
 
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ()
+    allow_hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +252,9 @@ class McpServer:
     timeout_ms: int = 30_000
     tool_timeout_s: float = 300.0
     builtin: bool = False
+    is_trusted: bool = True
+    """Whether the operator wrote it down. Another one is reached on public addresses alone, and is given
+    nothing that a caller brings along."""
     base_dir: Path = Path()
     """Directory of the document that declares the server: base of a relative `cwd`."""
     origin: Origin = NOWHERE

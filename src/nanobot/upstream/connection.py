@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import anyio
 from anyio.abc import TaskStatus
 
+from nanobot.addresses import PUBLIC_ONLY
 from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
 from nanobot.http import Http
@@ -131,7 +132,7 @@ class Upstream:
     ) -> None:
         self.state = UpstreamState(name=server.name, kind="http" if server.url else "stdio", since=now())
         self._server = server
-        self._http = http
+        self._http = http if server.is_trusted else http.guarded(PUBLIC_ONLY)
         self._env = env
         self._launcher = launcher or Launcher(sandbox=None, home=Path(os.devnull))
         self._hello = Hello(version=version, capabilities=CAPABILITIES, protocol=server.protocol)

@@ -7,9 +7,7 @@ look and the call gains nothing.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import socket
 import tempfile
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,8 +18,8 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.abc import ByteStream, SocketStream
 
+from nanobot.addresses import AddressForbidden, AddressRules, find_addresses
 from nanobot.aio import task_group
-from nanobot.upstream.addresses import Address, AddressRules
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +59,7 @@ def proxy_environment() -> dict[str, str]:
 @asynccontextmanager
 async def open_filter_proxy(allowed: Sequence[str], *, server: str) -> AsyncGenerator[Path]:
     """The proxy of one server, and its socket, until the block ends."""
-    rules = AddressRules(allowed)
+    rules = AddressRules(tuple(allowed))
     with tempfile.TemporaryDirectory(prefix="nanobot-") as folder:  # short: a socket's path is limited
         path = Path(folder) / "proxy"
         async with await anyio.create_unix_listener(path) as listener, task_group() as group:
@@ -155,30 +153,19 @@ def _forwarded(head: bytes, method: str, host: str, port: int, path: str) -> byt
 
 
 async def _connect(host: str, port: int, rules: AddressRules) -> SocketStream:
-    addresses = await _resolve(host, port)
-    permitted = [address for address in addresses if rules.permits(host, address)]
-    if not permitted:
-        raise _Refused(
-            "403 Forbidden",
-            f"{host} leads to a private or reserved address; `sandbox.allowHosts` may allow it.",
-        )
-    for address in permitted:
+    try:
+        addresses = await find_addresses(host, port, rules)
+    except AddressForbidden as e:
+        raise _Refused("403 Forbidden", f"{e}; `sandbox.allowHosts` may allow it.") from e
+    except OSError:
+        raise _Refused("502 Bad Gateway", f"{host} does not resolve.") from None
+    for address in addresses:
         try:
             with anyio.fail_after(CONNECT_S):
                 return await anyio.connect_tcp(str(address), port)
         except (OSError, TimeoutError):
             continue
     raise _Refused("502 Bad Gateway", f"{host} does not accept connections on port {port}.")
-
-
-async def _resolve(host: str, port: int) -> list[Address]:
-    try:
-        with anyio.fail_after(CONNECT_S):
-            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError, TimeoutError):
-        raise _Refused("502 Bad Gateway", f"{host} does not resolve.") from None
-    texts = dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
-    return [ipaddress.ip_address(text) for text in texts]
 
 
 async def _pass_on(source: ByteStream, target: ByteStream) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
+from nanobot.addresses import AddressRules
 from nanobot.http import MAX_BODY, Http, HttpAnswer, HttpStream
 from nanobot.telemetry import Tracer
 
@@ -15,6 +16,9 @@ class TracedHttp(Http):
     def __init__(self, inner: Http, tracer: Tracer) -> None:
         self._inner = inner
         self._tracer = tracer
+
+    def guarded(self, rules: AddressRules) -> Http:
+        return TracedHttp(self._inner.guarded(rules), self._tracer)
 
     async def request(
         self,

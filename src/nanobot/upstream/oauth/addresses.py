@@ -5,7 +5,37 @@ from __future__ import annotations
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from nanobot.addresses import PUBLIC_ONLY, AddressForbidden, AddressRules, find_addresses
+from nanobot.config.model import McpServer
 from nanobot.upstream.oauth.failures import AuthorizationFailed
+
+ALLOW = "`oauth.allowHosts` of the server may allow it"
+
+_LOOPBACK = ("localhost", "127.0.0.0/8", "::1")
+
+
+def rules_for(server: McpServer, url: str) -> AddressRules:
+    """Where `server`, which is reached at `url`, may send us for a login.
+
+    To the public web and to what `oauth.allowHosts` names. A server that the operator wrote down also to its
+    own host, which on this machine means all of this machine: it is there already.
+    """
+    if not server.is_trusted:
+        return PUBLIC_ONLY
+    host = urlsplit(url).hostname or ""
+    own = _LOOPBACK if is_loopback(host) else (host,)
+    return AddressRules((*own, *(server.oauth.allow_hosts if server.oauth is not None else ())))
+
+
+async def check_page(url: str, what: str, rules: AddressRules) -> None:
+    """Raise `AuthorizationFailed` if a page that a person is to open leads where `rules` do not permit it."""
+    parts = urlsplit(url)
+    try:
+        await find_addresses(parts.hostname or "", parts.port or 443, rules)
+    except AddressForbidden as e:
+        raise AuthorizationFailed(f"{what} is not opened: {e} ({ALLOW})") from e
+    except OSError:
+        pass  # their browser may know the name
 
 
 def checked(url: object, what: str) -> str:

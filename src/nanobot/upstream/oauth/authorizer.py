@@ -13,6 +13,7 @@ from typing import Final
 
 import anyio
 
+from nanobot.addresses import AddressRules
 from nanobot.config.model import OAuthSettings
 from nanobot.ids import new_id
 from nanobot.upstream.oauth.challenge import Challenge
@@ -36,10 +37,23 @@ MAX_RESENDS: Final = 2
 
 
 class Authorizer:
-    """Made by `OAuthClient.authorizer`. `url` is the server's; `account` whose tokens these are."""
+    """Made by `OAuthClient.authorizer`. `url` is the server's; `account` whose tokens these are.
 
-    def __init__(self, client: OAuthClient, url: str, settings: OAuthSettings, *, account: str) -> None:
+    `rules` say which addresses the server may send us to.
+    """
+
+    def __init__(
+        self,
+        client: OAuthClient,
+        url: str,
+        settings: OAuthSettings,
+        *,
+        account: str,
+        rules: AddressRules,
+    ) -> None:
         self._client = client
+        self._http = client.http.guarded(rules)
+        self._rules = rules
         self._url = url
         self._settings = settings
         self._account = account
@@ -157,7 +171,7 @@ class Authorizer:
         if not token.refresh or (is_refused and token.access == self._unproven):
             return False  # what we just got is refused: more of it would be too
         try:
-            new = await refresh(self._client.http, grant, now=self._client.now())
+            new = await refresh(self._http, grant, now=self._client.now())
         except GrantRefused:
             await self._keep(grant.with_token(None))
             return False
@@ -209,7 +223,7 @@ class Authorizer:
             raise self._failed[1]
         try:
             grant, wanted = await self._client.prepare(
-                self._url, self._settings, challenge, scopes=scopes, known=self._grant
+                self._url, self._settings, challenge, scopes=scopes, known=self._grant, rules=self._rules
             )
         except AuthorizationFailed as e:
             self._failed = now + FAILURE_KEPT_S, e
@@ -231,7 +245,7 @@ class Authorizer:
     async def _redeem(self, flow: Flow, code: str) -> None:
         try:
             token = await exchange(
-                self._client.http,
+                self._http,
                 flow.grant,
                 code=code,
                 verifier=flow.verifier,
@@ -252,7 +266,7 @@ class Authorizer:
         grant = self._grant
         if grant is None:
             return False
-        await revoke(self._client.http, grant)
+        await revoke(self._http, grant)
         await self._forget()
         return True
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from nanobot.addresses import AddressRules
 from nanobot.config.model import McpServer, OAuthSettings
 from nanobot.http import Http
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
+from nanobot.upstream.oauth.addresses import check_page, rules_for
 from nanobot.upstream.oauth.challenge import Challenge
 from nanobot.upstream.oauth.discovery import (
     AuthorizationServer,
@@ -19,7 +21,6 @@ from nanobot.upstream.oauth.discovery import (
     find_authorization_server,
     find_resource,
 )
-from nanobot.upstream.oauth.documents import CheckAddress, any_address
 from nanobot.upstream.oauth.flow import Flows
 from nanobot.upstream.oauth.grant import Client, Grant
 from nanobot.upstream.oauth.registration import configured_client, document_client, register
@@ -34,8 +35,7 @@ CALLBACK_PATH = "/oauth/callback"
 class OAuthClient:
     """`redirect_uri`: where people come back to after a login; "" while nobody listens for them.
 
-    `public_url` is our own address on the web, "" if we have none. `check` guards addresses that servers
-    send us to.
+    `public_url` is our own address on the web, "" if we have none.
     """
 
     http: Http
@@ -45,7 +45,6 @@ class OAuthClient:
     redirect_uri: str = ""
     public_url: str = ""
     flows: Flows = field(default_factory=Flows)
-    check: CheckAddress = any_address
     now: Callable[[], float] = time.time
     _known: WeakValueDictionary[tuple[str, str, str], Authorizer] = field(
         default_factory=lambda: WeakValueDictionary["tuple[str, str, str]", "Authorizer"](), init=False
@@ -61,7 +60,9 @@ class OAuthClient:
         key = server.name, url, account
         known = self._known.get(key)
         if known is None:
-            known = Authorizer(self, url, server.oauth or OAuthSettings(), account=account)
+            rules = rules_for(server, url)
+            settings = server.oauth or OAuthSettings()
+            known = Authorizer(self, url, settings, account=account, rules=rules)
             self._known[key] = known
         return known
 
@@ -73,17 +74,21 @@ class OAuthClient:
         *,
         scopes: tuple[str, ...] | None,
         known: Grant | None,
+        rules: AddressRules,
     ) -> tuple[Grant, tuple[str, ...]]:
         """Who is asked for what: a grant without a new token, and the scopes to ask for.
 
         A registration in `known` is used again if it is with the same issuer and for our present address;
-        so is its token. Raises `AuthorizationFailed`.
+        so is its token. `rules` say where the server may send us and the person.
+        Raises `AuthorizationFailed`.
         """
-        resource = await find_resource(self.http, url, challenge, check=self.check)
-        server = await find_authorization_server(self.http, resource.issuer, check=self.check)
+        http = self.http.guarded(rules)
+        resource = await find_resource(http, url, challenge)
+        server = await find_authorization_server(http, resource.issuer)
+        await check_page(server.authorize_url, "its login page", rules)
         if known is not None and known.authorization_server.issuer != server.issuer:
             known = None  # what one issuer gave us is nothing to another
-        client = await self._identity(server, settings, None if known is None else known.client)
+        client = await self._identity(http, server, settings, None if known is None else known.client)
         grant = Grant(
             resource=resource.id,
             authorization_server=server,
@@ -93,7 +98,7 @@ class OAuthClient:
         return grant, _scopes(scopes, settings, challenge, resource, server)
 
     async def _identity(
-        self, server: AuthorizationServer, settings: OAuthSettings, known: Client | None
+        self, http: Http, server: AuthorizationServer, settings: OAuthSettings, known: Client | None
     ) -> Client:
         client = configured_client(server, settings, self.env) or document_client(server, self.public_url)
         if client is not None:
@@ -105,7 +110,7 @@ class OAuthClient:
             and not 0 < known.secret_expires_at <= self.now()
         ):
             return known
-        return await register(self.http, server, self.redirect_uri)
+        return await register(http, server, self.redirect_uri)
 
 
 def callback_uri(public_url: str, port: int | None) -> str:

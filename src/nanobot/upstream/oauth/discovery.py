@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from nanobot.http import Http
 from nanobot.upstream.oauth.addresses import checked, covers, origin, same_identifier
 from nanobot.upstream.oauth.challenge import Challenge
-from nanobot.upstream.oauth.documents import CheckAddress, any_address, fetch_document
+from nanobot.upstream.oauth.documents import fetch_document
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 
 
@@ -44,12 +44,10 @@ class AuthorizationServer:
     """Whether every answer of its authorization endpoint names it (RFC 9207)."""
 
 
-async def find_resource(
-    http: Http, server_url: str, challenge: Challenge, *, check: CheckAddress = any_address
-) -> Resource:
+async def find_resource(http: Http, server_url: str, challenge: Challenge) -> Resource:
     """The server at `server_url` as it describes itself; without a description, it is its own issuer."""
     for url in _resource_documents(server_url, challenge):
-        document = await fetch_document(http, url, check=check)
+        document = await fetch_document(http, url)
         if document is None:
             continue
         id = document.get("resource")
@@ -61,15 +59,13 @@ async def find_resource(
     return Resource(id=server_url, issuer=origin(server_url))
 
 
-async def find_authorization_server(
-    http: Http, issuer: str, *, check: CheckAddress = any_address
-) -> AuthorizationServer:
+async def find_authorization_server(http: Http, issuer: str) -> AuthorizationServer:
     """The authorization server that calls itself `issuer`. Without metadata it has the customary endpoints.
 
     Raises `AuthorizationFailed`, also if it does not do PKCE with S256 or calls itself something else.
     """
     for url in _server_documents(issuer):
-        document = await fetch_document(http, url, check=check)
+        document = await fetch_document(http, url)
         if document is not None:
             return _described(document, issuer)
     base = checked(origin(issuer), "the authorization server")

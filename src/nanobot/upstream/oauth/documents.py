@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urljoin
 
 import msgspec
 
 from nanobot.http import Http, HttpError
-from nanobot.upstream.oauth.addresses import checked
+from nanobot.upstream.oauth.addresses import ALLOW, checked
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 
 MAX_DOCUMENT: Final = 64 * 1024
@@ -19,24 +19,15 @@ MAX_REDIRECTS: Final = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-CheckAddress = Callable[[str], None]
-"""Raises `AuthorizationFailed` for an address that must not be asked; called before every hop."""
 
-
-def any_address(url: str) -> None:
-    """No rule beyond https: for servers that the operator wrote down."""
-
-
-async def fetch_document(
-    http: Http, url: str, *, check: CheckAddress = any_address
-) -> Mapping[str, Any] | None:
+async def fetch_document(http: Http, url: str) -> Mapping[str, Any] | None:
     """The JSON object at `url`; None if there is none (4xx, or a page for people).
 
     Raises `AuthorizationFailed` when the server cannot be asked now (network, 429, 5xx) or leads us astray.
     """
     what = "the address of a metadata document"
     for _ in range(MAX_REDIRECTS + 1):
-        check(checked(url, what))
+        checked(url, what)
         try:
             answer = await http.request(
                 "GET",
@@ -46,7 +37,8 @@ async def fetch_document(
                 max_bytes=MAX_DOCUMENT,
             )
         except HttpError as e:
-            raise AuthorizationFailed(f"its login cannot be looked up: {e}") from e
+            hint = f" ({ALLOW})" if e.kind == "forbidden" else ""
+            raise AuthorizationFailed(f"its login cannot be looked up: {e}{hint}") from e
         if answer.status == 200:
             return _object(answer.body)
         if answer.status not in _REDIRECTS:

@@ -1,11 +1,17 @@
-"""Which addresses a program may reach that is not to reach into this machine or its networks."""
+"""Which addresses may be reached on behalf of somebody who is not to reach into this machine or its networks.
+
+A name may mean one address when it is judged and another when it is used. So a name is looked up once, here,
+and whoever connects takes the addresses that were judged.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+import socket
 from dataclasses import dataclass
 from typing import Final
+
+import anyio
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -18,6 +24,8 @@ METADATA: Final = frozenset(
 )
 """Where clouds hand credentials to whoever asks from inside. Never allowed, whatever is configured."""
 
+LOOKUP_S: Final = 10.0
+
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -25,7 +33,7 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 class AddressRules:
     """`allowed`: names (`*.example.com` too), addresses and networks that may be private."""
 
-    allowed: Sequence[str] = ()
+    allowed: tuple[str, ...] = ()
 
     def permits(self, host: str, address: Address) -> bool:
         """Whether `address`, which the name `host` resolved to, may be connected to."""
@@ -34,6 +42,32 @@ class AddressRules:
         if all(one.is_global and not one.is_multicast for one in _meanings(address)):
             return True
         return any(_matches(rule, host, address) for rule in self.allowed)
+
+
+PUBLIC_ONLY: Final = AddressRules()
+"""For whatever a stranger told us to reach."""
+
+
+class AddressForbidden(OSError):
+    """A host leads only to addresses that are not permitted."""
+
+
+async def find_addresses(host: str, port: int, rules: AddressRules) -> list[Address]:
+    """The addresses of `host` that may be connected to, in the order of the system; never none.
+
+    Every spelling that the system understands is looked up like a name (`0x7f.1`, `2130706433`). Raises
+    `AddressForbidden`; `OSError` for a host that does not resolve, `TimeoutError` among them.
+    """
+    try:
+        with anyio.fail_after(LOOKUP_S):
+            found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as e:
+        raise OSError("the name is no host name") from e
+    texts = dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
+    permitted = [one for one in map(ipaddress.ip_address, texts) if rules.permits(host, one)]
+    if not permitted:
+        raise AddressForbidden(f"{host} leads to a private or reserved address")
+    return permitted
 
 
 def _meanings(address: Address) -> list[Address]:
