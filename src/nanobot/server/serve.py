@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 import uvicorn
+from anyio import to_thread
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
@@ -38,6 +39,7 @@ from nanobot.store import Store
 from nanobot.telemetry import Tracer
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.pools import Pools
+from nanobot.wire.home import Home
 from nanobot.wire.server_http import McpEndpoint
 from nanobot.wire.server_sse import PATHS as SSE_PATHS
 from nanobot.wire.server_sse import SseEndpoint
@@ -116,10 +118,18 @@ async def serve_on(
 
     metrics = Metrics(servers=parts.upstreams.states, audit=audit) if with_metrics else None
     service = parts.service if metrics is None else MeasuredService(parts.service, metrics)
+    store = parts.store
+    home = Home(
+        sessions=store.mcp_sessions,
+        key=await to_thread.run_sync(lambda: store.sealer().derive("request states")),
+        process=store.processes.own,
+        is_alive=store.processes.is_alive,
+    )
     endpoint = McpEndpoint(
         service,
         settings=config.server,
         session_settings=config.sessions,
+        home=home,
         attendance=parts.upstreams,
     )
     sse = None

@@ -110,7 +110,21 @@ def _owners(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE turns ADD COLUMN owner TEXT NOT NULL DEFAULT ''")
 
 
-MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials, _owners)
+def _mcp_sessions(connection: Connection) -> None:
+    for statement in (
+        """CREATE TABLE mcp_sessions (
+            id TEXT NOT NULL PRIMARY KEY,
+            account TEXT NOT NULL DEFAULT '',
+            revision INTEGER NOT NULL,
+            state BLOB NOT NULL,
+            used INTEGER NOT NULL
+        )""",
+        "CREATE INDEX mcp_sessions_by_use ON mcp_sessions (used)",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials, _owners, _mcp_sessions)
 """Step n (from 1) leads from schema n - 1 to n."""
 
 

@@ -88,6 +88,13 @@ class Processes:
         os.close(self._file)
         (self._folder / self.own).unlink(missing_ok=True)
 
+    def has_company(self) -> bool:
+        """Whether another process works on this home now. A few system calls."""
+        try:
+            return any(_is_held(file) for file in self._folder.iterdir() if file.name != self.own)
+        except OSError:  # the folder is gone: nobody can be seen, and nobody sees us
+            return False
+
     def is_alive(self, id: str) -> bool:
         """Whether the process with this id still works here. "" is nobody."""
         return bool(id) and (id == self.own or _is_held(self._folder / id))

@@ -107,6 +107,18 @@ credentials = Table(
 )
 """What we gave out to clients; `body` is read and written by `credentials.Credentials` alone."""
 
+mcp_sessions = Table(
+    "mcp_sessions",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _text("account"),
+    Column("revision", Integer, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("used", Integer, nullable=False),
+    Index("mcp_sessions_by_use", "used"),
+)
+"""Sessions of MCP clients; `state` is opaque here, `used` is in seconds since the epoch."""
+
 leases = Table(
     "leases",
     metadata,

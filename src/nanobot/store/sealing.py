@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import hmac
 import os
 import secrets
 from collections.abc import Mapping
@@ -83,6 +84,10 @@ class Sealer:
             return _cipher(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], aad)
         except (InvalidTag, binascii.Error, ValueError) as e:
             raise CannotOpen from e
+
+    def derive(self, purpose: str) -> bytes:
+        """A key of 256 bits for `purpose`, the same in every process that has our first key."""
+        return hmac.digest(self._key.secret, b"nanobot derived key\0" + purpose.encode(), "sha256")
 
     def is_current(self, sealed: bytes) -> bool:
         """Whether `sealed` was made with the first key; else it should be sealed anew."""

@@ -15,6 +15,7 @@ from anyio import to_thread
 from nanobot.store.credentials import Credentials
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
+from nanobot.store.mcp_sessions import McpSessions
 from nanobot.store.processes import Processes
 from nanobot.store.sealing import Sealer, load_sealer
 from nanobot.store.threads import Threads
@@ -31,6 +32,10 @@ class Store:
     grants: Grants
     credentials: Credentials
     leases: Leases
+    mcp_sessions: McpSessions
+    processes: Processes
+    sealer: Callable[[], Sealer]
+    """Gives what opens and seals secrets of this home. The first call blocks, and may raise `StoreError`."""
 
 
 def now() -> str:
@@ -80,6 +85,9 @@ async def open_store(
             grants=Grants(database, clock, sealer),
             credentials=Credentials(database, sealer),
             leases=Leases(database),
+            mcp_sessions=McpSessions(database, processes),
+            processes=processes,
+            sealer=sealer,
         )
     finally:
         with anyio.move_on_after(_CLOSING_S, shield=True):

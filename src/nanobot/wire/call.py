@@ -29,6 +29,10 @@ class Caller:
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`_meta` of its `initialize`; empty for modern callers, which have no handshake."""
+    agent: str = ""
+    """Id of the agent that the conversation of its session begins with, if it named one."""
+    title: str = ""
+    """What the conversation of its session is to be called, if it said that."""
 
 
 NOBODY = Caller()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -23,10 +22,10 @@ from nanobot.ids import new_id
 from nanobot.wire.call import Call
 from nanobot.wire.changes import Listener, Listeners
 from nanobot.wire.exchange import Exchange
+from nanobot.wire.home import Home
 from nanobot.wire.parking import METHODS as MAY_NEED_INPUT
 from nanobot.wire.parking import Parking, StartSoon
 from nanobot.wire.peer import MAX_SUBSCRIPTIONS, Peer
-from nanobot.wire.request_state import RequestStates
 from nanobot.wire.rpc import (
     BUSY,
     EMPTY,
@@ -62,10 +61,12 @@ Outcome = Payload | RpcError
 class Dispatcher:
     """Answers requests: by itself where the protocol is meant, through the service otherwise."""
 
-    def __init__(self, service: Service, settings: ServerSettings, start_soon: StartSoon) -> None:
+    def __init__(
+        self, service: Service, settings: ServerSettings, start_soon: StartSoon, home: Home | None = None
+    ) -> None:
         """`start_soon` owns calls that go on while their client fetches answers."""
         self.listeners = Listeners()
-        self._parking = Parking(service, start_soon, RequestStates(secrets.token_bytes(32)))
+        self._parking = Parking(service, start_soon, home or Home())
         self._service = service
         self._settings = settings
         self._legacy: dict[str, Callable[[Peer, Exchange], Awaitable[Payload]]] = {
@@ -123,10 +124,15 @@ class Dispatcher:
             return error
 
     async def forget(self, peer: Peer) -> None:
-        """A legacy client has left: give up what it had subscribed to."""
+        """A legacy client has left, for good or for a while: give up what it had subscribed to."""
         for uri in sorted(peer.subscriptions):
             peer.subscriptions.discard(uri)
             await self._follow("resources/unsubscribe", uri, Call(caller=peer.caller))
+
+    async def recall(self, peer: Peer) -> None:
+        """A legacy client has come back: subscribe again to what it had subscribed to."""
+        for uri in sorted(peer.subscriptions):
+            await self._follow("resources/subscribe", uri, Call(caller=peer.caller))
 
     async def _initialize(self, peer: Peer, exchange: Exchange) -> Payload:
         version = peer.introduce(exchange.request.params.object())
@@ -159,12 +165,14 @@ class Dispatcher:
             raise RpcError(BUSY, f"at most {MAX_SUBSCRIPTIONS} resource subscriptions in one session")
         await self._service.request("resources/subscribe", exchange.request.params, exchange.call())
         peer.subscriptions.add(uri)
+        peer.note("subscriptions")
         return EMPTY
 
     async def _unsubscribe(self, peer: Peer, exchange: Exchange) -> Payload:
         uri = _uri(exchange)
         if uri in peer.subscriptions:
             peer.subscriptions.discard(uri)
+            peer.note("subscriptions")
             await self._service.request("resources/unsubscribe", exchange.request.params, exchange.call())
         return EMPTY
 

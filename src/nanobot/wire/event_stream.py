@@ -25,10 +25,12 @@ class EventStream:
     there are no ids and what nobody reads is lost.
     """
 
-    __slots__ = ("_attached", "_clock", "_ended", "_log", "_numbered", "id", "reader")
+    __slots__ = ("_attached", "_clock", "_ended", "_life", "_log", "_numbered", "id", "reader")
 
-    def __init__(self, id: int, log: EventLog | None, clock: Clock) -> None:
+    def __init__(self, id: int, log: EventLog | None, clock: Clock, life: str = "") -> None:
+        """`life` is the third part of the ids of a session that was restored: what went before is gone."""
         self.id = id
+        self._life = f"-{life}" if life else ""
         self.reader: Outbox | None = None
         self._log = log
         self._clock = clock
@@ -45,7 +47,7 @@ class EventStream:
             frame = format_event(message)
         else:
             self._numbered += 1
-            frame = format_event(message, id=f"{self.id}-{self._numbered}")
+            frame = format_event(message, id=f"{self.id}-{self._numbered}{self._life}")
             self._log.append(LoggedEvent(self.id, self._numbered, frame, self._clock(), last))
         if self.reader is not None and not self.reader.put(frame, key, must=last):
             self.reader.close()
@@ -59,7 +61,7 @@ class EventStream:
             self.reader.close()
         self.reader = Outbox()
         if prime:
-            self.reader.put(format_event(b"", id=f"{self.id}-{self._numbered}", retry=RETRY_MS))
+            self.reader.put(format_event(b"", id=f"{self.id}-{self._numbered}{self._life}", retry=RETRY_MS))
         if self._ended:
             self.reader.close()
         if self._attached is not None:

@@ -15,7 +15,7 @@ from nanobot.wire.exchange import Exchange, Meta
 from nanobot.wire.http_request import Header, HttpRequest, send_json
 from nanobot.wire.outbox import Outbox
 from nanobot.wire.rpc import CANCELLED, INTERNAL_ERROR, Payload, Request, RpcError
-from nanobot.wire.sessions import Session
+from nanobot.wire.session import Session
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 

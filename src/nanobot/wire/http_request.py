@@ -163,6 +163,16 @@ def session_id(http: HttpRequest) -> str | None:
     return None
 
 
+def agent_header(http: HttpRequest) -> str:
+    """The agent that a client wants for the conversation of its session, "" if it does not say."""
+    return _words(http.headers.get(b"x-nanobot-default-agent"))
+
+
+def title_header(http: HttpRequest) -> str:
+    """What a client wants the conversation of its session to be called, "" if it does not say."""
+    return _words(http.headers.get(b"x-nanobot-description"))
+
+
 async def send_json(send: Send, status: int, body: bytes, headers: tuple[Header, ...] = ()) -> None:
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [JSON_TYPE, length, *headers]})
@@ -192,6 +202,13 @@ def _piece(event: MutableMapping[str, Any]) -> bytes:
 def _too_large(limit: int) -> Refusal:
     error = RpcError(INVALID_REQUEST, f"the body is larger than {limit} bytes (server.maxBodyBytes)")
     return Refusal(413, error, headers=(_CLOSE,))
+
+
+def _words(header: bytes | None) -> str:
+    """A header as one line of text of bounded length."""
+    if not header:
+        return ""
+    return " ".join("".join(c for c in header.decode("utf-8", "replace") if c.isprintable()).split())[:200]
 
 
 def _is_uuid(text: str) -> bool:

@@ -19,6 +19,7 @@ import msgspec
 from nanobot.errors import Busy
 from nanobot.wire.call import Call
 from nanobot.wire.exchange import Exchange
+from nanobot.wire.home import Home
 from nanobot.wire.outgoing import QUESTIONS
 from nanobot.wire.request_state import LIFETIME_S, Binding, RequestStates
 from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
@@ -39,10 +40,11 @@ StartSoon = Callable[[Callable[[], Coroutine[Any, Any, None]]], bool]
 class Parking:
     """The requests of modern clients that may need input. `start_soon` owns the tasks of parked calls."""
 
-    def __init__(self, service: Service, start_soon: StartSoon, states: RequestStates) -> None:
+    def __init__(self, service: Service, start_soon: StartSoon, home: Home) -> None:
         self._service = service
         self._start_soon = start_soon
-        self._states = states
+        self._home = home
+        self._states = RequestStates(home.key)
         self._parked: dict[tuple[str, str], _ParkedCall] = {}
 
     async def request(self, exchange: Exchange) -> Payload:
@@ -107,11 +109,17 @@ class Parking:
         call.scope.deadline = anyio.current_time() + LIFETIME_S
         call.attended = anyio.Event()
         call.forgotten = lambda: self._parked.pop(key, None)
-        state = self._states.seal("parked", call.id, binding)
+        state = self._states.seal("parked", f"{self._home.process} {call.id}", binding)
         body = {"resultType": "input_required", "inputRequests": call.questions(), "requestState": state}
         return Payload.of(body)
 
-    def _find(self, account: str, id: str) -> _ParkedCall:
+    def _find(self, account: str, place: str) -> _ParkedCall:
+        """The call that a state leads to. One in another process can only be answered there; when that has
+        ended, so has the call."""
+        process, _, id = place.partition(" ")
+        if process != self._home.process and self._home.is_alive(process):
+            elsewhere = "the call that these answers belong to waits in another process; send them there"
+            raise RpcError(INTERNAL_ERROR, elsewhere, Payload.of({"retryable": True}))
         call = self._parked.get((account, id))
         if call is None or call.exchange is not None:
             raise RpcError(INVALID_PARAMS, "the call that these answers belong to does not wait for them")

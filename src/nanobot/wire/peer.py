@@ -1,10 +1,15 @@
-"""What a legacy client said about itself in its handshake, and what it asked to hear of."""
+"""What a legacy client said about itself in its handshake, and what it asked to hear of.
+
+All of it can be kept (`record`) and put back (`restore`) in another process.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
+
+import msgspec
 
 from nanobot.wire.call import Caller
 from nanobot.wire.notifications import RESOURCE_UPDATED
@@ -15,10 +20,30 @@ LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "ale
 MAX_SUBSCRIPTIONS: Final = 1000
 
 
+AGENT: Final = "agent"
+TITLE: Final = "title"
+"""Attributes that a client may give its session when it begins; see `Caller`."""
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+class _Record(msgspec.Struct):
+    version: str
+    capabilities: Mapping[str, Any]
+    client: Mapping[str, Any]
+    meta: Mapping[str, Any]
+    level: int
+    subscriptions: list[str]
+    attributes: Mapping[str, Any]
+
+
+_decode_record = msgspec.json.Decoder(_Record).decode
+
+
 class Peer:
     """The state that `initialize` and later requests of one legacy client built up."""
 
-    __slots__ = ("caller", "initialized", "least_level", "subscriptions")
+    __slots__ = ("attributes", "caller", "changed", "initialized", "least_level", "subscriptions")
 
     def __init__(self, *, account: str = "", session: str | None = None) -> None:
         self.caller = Caller(account=account, session=session)
@@ -26,6 +51,17 @@ class Peer:
         self.least_level = 0
         """Place in `LEVELS` of the least severe log message the client wants."""
         self.subscriptions: set[str] = set()
+        self.attributes: Mapping[str, Any] = _NOTHING
+        """What else is to be kept with the client, by name: JSON values. See `put`."""
+        self.changed: frozenset[str] = frozenset()
+        """Parts that changed since they were saved: `client`, `level`, `subscriptions`, or an attribute."""
+
+    def begin(self, *, agent: str, title: str) -> None:
+        """Take in what a client says about its session before it introduces itself."""
+        for name, value in ((AGENT, agent), (TITLE, title)):
+            if value:
+                self.put(name, value)
+        self.caller = replace(self.caller, agent=agent, title=title)
 
     def introduce(self, params: Mapping[str, Any]) -> str:
         """Take in the params of `initialize`; the version to answer with. Raises `RpcError` (-32602)."""
@@ -42,11 +78,60 @@ class Peer:
             self.caller, version=version, capabilities=capabilities, client=client, meta=meta
         )
         self.initialized = True
+        self.note("client")
         return version
 
     def set_level(self, params: Mapping[str, Any]) -> None:
         """Take in the params of `logging/setLevel`. Raises `RpcError` (-32602)."""
         self.least_level = level_of(params.get("level"))
+        self.note("level")
+
+    def note(self, part: str) -> None:
+        """`part` has changed and is to be saved."""
+        self.changed |= {part}
+
+    def put(self, name: str, value: Any) -> None:
+        """Keep a JSON value with the client, for as long as its session lives; None removes it."""
+        kept = {key: old for key, old in self.attributes.items() if key != name}
+        self.attributes = kept if value is None else {**kept, name: value}
+        self.note(name)
+
+    def record(self) -> bytes:
+        """Everything above, as JSON."""
+        caller = self.caller
+        return msgspec.json.encode(
+            _Record(
+                version=caller.version,
+                capabilities=caller.capabilities,
+                client=caller.client,
+                meta=caller.meta,
+                level=self.least_level,
+                subscriptions=sorted(self.subscriptions),
+                attributes=self.attributes,
+            )
+        )
+
+    def restore(self, record: bytes) -> None:
+        """Take in what `record` gave, here or in another process, except for parts that changed since."""
+        kept = _decode_record(record)
+        if "client" not in self.changed:
+            self.caller = replace(
+                self.caller,
+                version=negotiate(kept.version),
+                capabilities=kept.capabilities,
+                client=kept.client,
+                meta=kept.meta,
+                agent=str(kept.attributes.get(AGENT, "")),
+                title=str(kept.attributes.get(TITLE, "")),
+            )
+            self.initialized = True
+        if "level" not in self.changed:
+            self.least_level = min(max(kept.level, 0), len(LEVELS) - 1)
+        if "subscriptions" not in self.changed:
+            self.subscriptions = set(kept.subscriptions)
+        ours = {name: value for name, value in self.attributes.items() if name in self.changed}
+        theirs = {name: value for name, value in kept.attributes.items() if name not in self.changed}
+        self.attributes = {**theirs, **ours} or _NOTHING
 
     def wants(self, method: str, params: Payload) -> bool:
         """Whether a notification that belongs to no request is for this client."""

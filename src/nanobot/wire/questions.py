@@ -48,16 +48,20 @@ class Question:
 class Questions:
     """The open questions of one connection or session."""
 
-    __slots__ = ("_last", "_open")
+    __slots__ = ("_last", "_life", "_open")
 
-    def __init__(self) -> None:
+    def __init__(self, life: str = "") -> None:
+        """`life` tells a session that was restored from what it was before: an answer to a question from
+        then must not be taken for the answer to one from now."""
+        self._life = life
         self._open: dict[Id, Question] = {}
         self._last = 0
 
     def ask(self, method: str, params: Payload) -> Question:
         """A new question under an id of its own. Whoever asks it closes it again."""
         self._last += 1
-        question = Question(self._last, method, params)
+        id = f"{self._life}-{self._last}" if self._life else self._last
+        question = Question(id, method, params)
         self._open[question.id] = question
         return question
 

@@ -21,7 +21,8 @@ from nanobot.wire.rpc import INVALID_PARAMS, RpcError
 LIFETIME_S: Final = 15 * 60.0
 
 Kind = Literal["parked", "relayed"]
-"""`parked`: the call waits here for the answers. `relayed`: `text` is the state of the server behind us."""
+"""`parked`: the call waits for the answers; `text` says where. `relayed`: `text` is the state of the server
+behind us."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
-from nanobot.errors import Busy
+from nanobot.errors import Busy, StoreError
 from nanobot.sse import whole_number
 from nanobot.wire.call import Caller
 from nanobot.wire.changes import change_key
@@ -25,6 +25,7 @@ from nanobot.wire.dispatch import Dispatcher
 from nanobot.wire.envelope import open_envelope, repeated_header, unsupported
 from nanobot.wire.event_stream import REPLAY_LOST, Clock, EventStream
 from nanobot.wire.exchange import Meta, cancelled_by, read_meta
+from nanobot.wire.home import Home
 from nanobot.wire.http_exchange import HttpExchange
 from nanobot.wire.http_request import (
     Accepts,
@@ -35,11 +36,13 @@ from nanobot.wire.http_request import (
     Refusal,
     Scope,
     Send,
+    agent_header,
     check_content_type,
     read_body,
     read_message,
     send_empty,
     session_id,
+    title_header,
 )
 from nanobot.wire.notifications import PREFIX
 from nanobot.wire.outbox import Outbox
@@ -63,7 +66,8 @@ from nanobot.wire.rpc import (
     encode_notification,
 )
 from nanobot.wire.service import Service
-from nanobot.wire.sessions import Attendance, Session, Sessions
+from nanobot.wire.session import STANDALONE, Session
+from nanobot.wire.sessions import Attendance, Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_VERSION, MODERN_VERSIONS
@@ -74,6 +78,10 @@ LAZY_S: Final = 0.15
 """How long an answer may take before its stream is opened without any news."""
 
 SWEEP_S: Final = 15.0
+LAST_SAVE_S: Final = 5.0
+"""Time for saving what changed, when we stop."""
+MAX_HANDSHAKE_BYTES: Final = 64 * 1024
+"""What a client may say about itself: it is kept for as long as its session."""
 FAN_OUT: Final = 200
 """How many sessions are told of a change before others get their turn."""
 
@@ -104,16 +112,27 @@ class McpEndpoint:
         *,
         settings: ServerSettings,
         session_settings: SessionSettings,
+        home: Home | None = None,
         attendance: Attendance | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        """`attendance` is told of sessions. `clock` counts seconds; they and replayable events age by it."""
+        """`clock` counts seconds; sessions and replayable events age by it.
+
+        `home` is what outlives this process: without one, sessions do not. `attendance` is told of them.
+        """
+        home = home or Home()
         self._service = service
         self._settings = settings
         self._clock = clock
         self._side_tasks = SideTasks()
-        self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon)
-        self._sessions = Sessions(session_settings, clock, self._session_ended)
+        self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon, home)
+        self._sessions = Sessions(
+            session_settings,
+            clock,
+            home.sessions,
+            restored=self._session_restored,
+            parted=self._session_parted,
+        )
         self._attendance = attendance
         self._changes: dict[tuple[str, str | None], tuple[str, Payload]] = {}
         self._changed = anyio.Event()
@@ -148,6 +167,7 @@ class McpEndpoint:
             async with task_group() as group:
                 await group.start(self._side_tasks.run)
                 group.start_soon(self._sweep)
+                group.start_soon(self._sessions.run_saving)
                 self._is_open = True
                 task_status.started()
                 try:
@@ -155,6 +175,8 @@ class McpEndpoint:
                 finally:
                     self.close()
                     self._side_tasks.end()
+                    with anyio.move_on_after(LAST_SAVE_S, shield=True):
+                        await self._sessions.save()
         finally:
             unwatch()
 
@@ -187,7 +209,9 @@ class McpEndpoint:
             await send_empty(http.send, 202)
             return
         self._check_version(http, None)
-        session = self._session(http, None)
+        session = self._living(http) or await self._session(http, None)
+        if not session.is_confirmed:
+            self._sessions.confirm(session)
         if isinstance(message, Response | ErrorResponse):
             session.questions.settle(message)
         else:
@@ -200,7 +224,7 @@ class McpEndpoint:
             raise _not_allowed("GET", (b"allow", b"POST"))
         if not http.reads.events and http.headers.get(b"accept", b"*/*") != b"*/*":
             raise Refusal(406, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"))
-        session = self._session(http, None)
+        session = self._living(http) or await self._session(http, None)
         stream, outbox = _open(session, http.headers.get(b"last-event-id"))
         try:
             await send_events(outbox, http.receive, http.send, (session.header,))
@@ -212,7 +236,14 @@ class McpEndpoint:
     async def _delete(self, http: HttpRequest) -> None:
         if http.version in _MODERN:
             raise _not_allowed("DELETE", (b"allow", b"POST"))
-        self._sessions.end(self._session(http, None), "the session was deleted")
+        if (named := session_id(http)) is None:
+            raise _missing(None)
+        try:
+            is_deleted = await self._sessions.delete(named, http.account)
+        except StoreError as failure:
+            raise _store_down(failure, None) from failure
+        if not is_deleted:
+            raise _not_found(None)
         await send_empty(http.send, 200)
 
     # Requests of both eras
@@ -229,7 +260,9 @@ class McpEndpoint:
         if request.method == "initialize":
             await self._initialize(http, request, meta)
             return
-        session = self._session(http, request.id)
+        session = self._living(http) or await self._session(http, request.id)
+        if not session.is_confirmed:
+            self._sessions.confirm(session)
         if request.id in session.requests:
             raise Refusal(
                 400, RpcError(INVALID_REQUEST, f"request {request.id!r} is still under way"), id=request.id
@@ -243,22 +276,32 @@ class McpEndpoint:
         finally:
             del session.requests[request.id]
             session.used_at = self._clock()
+            if session.peer.changed:
+                self._sessions.note(session)
         await exchange.answer(outcome, 200, (session.header,))
 
     async def _initialize(self, http: HttpRequest, request: Request, meta: Meta) -> None:
         """A session comes into being only with the successful answer."""
-        known = session_id(http) is not None
-        session = self._session(http, request.id) if known else Session(http.account, self._clock)
+        if len(request.params.raw) > MAX_HANDSHAKE_BYTES:
+            error = RpcError(INVALID_PARAMS, f"initialize: more than {MAX_HANDSHAKE_BYTES} bytes of params")
+            raise Refusal(400, error, id=request.id)
+        if known := session_id(http) is not None:
+            session = self._living(http) or await self._session(http, request.id)
+        else:
+            session = Session(http.account, self._clock)
+            session.peer.begin(agent=agent_header(http), title=title_header(http))
         http.reads = Accepts(json=True, events=False)  # a stream would need a session that may not come
         exchange = self._exchange(http, request, meta, session.peer.caller, session)
         try:
             if not known:
-                self._sessions.make_room()
+                await self._sessions.make_room()
             outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
             if not known and isinstance(outcome, Payload):
                 self._sessions.add(session)
                 if self._attendance is not None:
                     self._attendance.began(session.account, session.id)
+            elif session.peer.changed:
+                self._sessions.note(session)
         except Busy as full:
             raise Refusal(503, RpcError(BUSY, str(full)), id=request.id, headers=(_RETRY,)) from full
         await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
@@ -288,14 +331,24 @@ class McpEndpoint:
             http, request, meta, caller, session, side_tasks=self._side_tasks, clock=self._clock
         )
 
-    def _session(self, http: HttpRequest, request: Id | None) -> Session:
-        """The session that a request names. One of another account does not exist."""
+    def _living(self, http: HttpRequest) -> Session | None:
+        """The session that a request names, if it can be used without asking the store."""
+        named = session_id(http)
+        return None if named is None else self._sessions.find(named, http.account)
+
+    async def _session(self, http: HttpRequest, request: Id | None) -> Session:
+        """The session that a request names, parked or not. One of another account does not exist."""
         named = session_id(http)
         if named is None:
-            raise Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"), id=request)
-        session = self._sessions.find(named, http.account)
+            raise _missing(request)
+        try:
+            session = await self._sessions.fetch(named, http.account)
+        except Busy as full:
+            raise Refusal(503, RpcError(BUSY, str(full)), id=request, headers=(_RETRY,)) from full
+        except StoreError as failure:
+            raise _store_down(failure, request) from failure
         if session is None:
-            raise Refusal(404, RpcError(INVALID_REQUEST, "Session not found"), id=request)
+            raise _not_found(request)
         return session
 
     def _check_version(self, http: HttpRequest, request: Id | None) -> None:
@@ -309,9 +362,15 @@ class McpEndpoint:
     async def _sweep(self) -> None:
         while True:
             await anyio.sleep(SWEEP_S)
-            self._sessions.sweep()
+            await self._sessions.sweep()
 
-    def _session_ended(self, session: Session) -> None:
+    def _session_restored(self, session: Session) -> None:
+        if self._attendance is not None:
+            self._attendance.began(session.account, session.id)
+        if session.peer.subscriptions:
+            self._side_tasks.start_soon(lambda: self._dispatcher.recall(session.peer))
+
+    def _session_parted(self, session: Session) -> None:
         if self._attendance is not None:
             self._attendance.ended(session.account, session.id)
         if session.peer.subscriptions:
@@ -354,12 +413,38 @@ def _open(session: Session, last_event: bytes | None) -> tuple[EventStream | Non
                 question.sent_on = stream
                 stream.send(question.message)
         return stream, outbox
-    number, event = map(whole_number, last_event.partition(b"-")[::2])
+    number, event, life = _event_id(last_event)
     if number is not None and event is not None:
-        return session.resume(number, event)
+        if session.is_of_this_life(life):
+            return session.resume(number, event)
+        if number != STANDALONE:  # its request has ended with the process that answered it
+            outbox = Outbox()
+            outbox.put(REPLAY_LOST, must=True)
+            outbox.close()
+            return None, outbox
     outbox = stream.attach(prime=session.primes)
     outbox.put(REPLAY_LOST, must=True)
     return stream, outbox
+
+
+def _event_id(text: bytes) -> tuple[int | None, int | None, bytes]:
+    stream, _, rest = text.partition(b"-")
+    number, _, life = rest.partition(b"-")
+    return whole_number(stream), whole_number(number), life
+
+
+def _missing(request: Id | None) -> Refusal:
+    return Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"), id=request)
+
+
+def _not_found(request: Id | None) -> Refusal:
+    return Refusal(404, RpcError(INVALID_REQUEST, "Session not found"), id=request)
+
+
+def _store_down(failure: StoreError, request: Id | None) -> Refusal:
+    log.warning("the session store does not answer", extra={"reason": str(failure)})
+    error = RpcError(INTERNAL_ERROR, "the session store does not answer; try again in a few seconds")
+    return Refusal(503, error, id=request, headers=(_RETRY,))
 
 
 def _take_note(session: Session, note: Notification | Request) -> None:

@@ -1,112 +1,46 @@
-"""The sessions of legacy HTTP clients: who they are, what is under way for them, and when they end."""
+"""All sessions of legacy HTTP clients: the living ones, and those that are parked in the store.
+
+A session that nobody uses leaves memory once all of it is saved; the next request brings it back, here or in
+another process of the home. While others share the home, what we hold is compared with the store at most
+once a second, so that a session which was ended or changed elsewhere is so here too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
+import anyio
+
 from nanobot.config.model import SessionSettings
-from nanobot.errors import Busy
-from nanobot.ids import new_uuid
-from nanobot.wire.event_stream import REPLAY_LOST, Clock, EventStream
-from nanobot.wire.eventlog import EventLog
-from nanobot.wire.exchange import Exchange
-from nanobot.wire.outbox import Outbox
-from nanobot.wire.peer import Peer
-from nanobot.wire.questions import Questions
-from nanobot.wire.rpc import Id
-from nanobot.wire.versions import is_at_least
+from nanobot.errors import Busy, StoreError
+from nanobot.wire.event_stream import Clock
+from nanobot.wire.home import SessionRecord, SessionStore
+from nanobot.wire.session import Session
 
-STANDALONE: Final = 0
-"""Number of the stream that a GET opens; those of POSTs count from 1."""
+log = logging.getLogger(__name__)
 
-
-class Session:
-    """One legacy client. Belongs to the account that opened it."""
-
-    __slots__ = ("_clock", "_log", "_opened", "account", "header", "id", "peer", "questions", "requests",
-                 "streams", "used_at")  # fmt: skip
-
-    def __init__(self, account: str, clock: Clock) -> None:
-        self.id = new_uuid()
-        self.account = account
-        self.header = (b"mcp-session-id", self.id.encode())
-        self.peer = Peer(account=account, session=self.id)
-        self.requests: dict[Id, Exchange] = {}
-        self.questions = Questions()
-        self.streams: dict[int, EventStream] = {}
-        self.used_at = clock()
-        self._clock = clock
-        self._log: EventLog | None = None
-        self._opened = STANDALONE
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is under way: a request, or a stream that somebody reads."""
-        return bool(self.requests) or any(stream.reader is not None for stream in self.streams.values())
-
-    @property
-    def primes(self) -> bool:
-        """Whether the client understands an event that carries an id and no message."""
-        return is_at_least(self.peer.caller.version, "2025-11-25")
-
-    @property
-    def standalone(self) -> EventStream | None:
-        """The stream for what belongs to no request, once the client has opened it."""
-        return self.streams.get(STANDALONE)
-
-    def open_standalone(self) -> EventStream:
-        stream = self.streams.get(STANDALONE)
-        if stream is None:
-            stream = self.streams[STANDALONE] = self._new_stream(STANDALONE)
-        return stream
-
-    def open_stream(self) -> EventStream:
-        """A stream for the answer to one request."""
-        self._opened += 1
-        stream = self.streams[self._opened] = self._new_stream(self._opened)
-        return stream
-
-    def close_stream(self, stream: EventStream) -> None:
-        """`stream` has carried its last event; that can still be replayed."""
-        self.streams.pop(stream.id, None)
-
-    def resume(self, stream: int, number: int) -> tuple[EventStream | None, Outbox]:
-        """What followed event `number` of `stream`, and then the stream itself while it lives."""
-        living = self.streams.get(stream)
-        if living is not None:
-            return living, living.resume(number)
-        replay = self._log.after(stream, number, now=self._clock()) if self._log is not None else None
-        outbox = Outbox()
-        if replay is None or replay.lost:
-            outbox.put(REPLAY_LOST, must=True)
-        if replay is not None:
-            for event in replay.events:
-                outbox.put(event.frame, must=True)
-        outbox.close()
-        return None, outbox
-
-    def end(self, reason: str) -> None:
-        """Cancel what is under way and close every stream."""
-        for exchange in tuple(self.requests.values()):
-            exchange.cancel(reason)
-        self.questions.give_up(reason)
-        if (standalone := self.streams.pop(STANDALONE, None)) is not None:
-            standalone.end()
-
-    def tidy(self, now: float) -> None:
-        """Forget events that are too old to be asked for."""
-        if self._log is not None:
-            self._log.forget(now)
-
-    def _new_stream(self, number: int) -> EventStream:
-        if self._log is None:
-            self._log = EventLog()
-        return EventStream(number, self._log, self._clock)
+FRESH_S: Final = 1.0
+"""How long what is known of the store may be out of date."""
+SAVE_SPACING_S: Final = 1.0
+LONGEST_SPACING_S: Final = 30.0
+"""The pause between two rounds of saving, and the longest one while the store fails."""
+TOUCH_S: Final = 3600.0
+"""How long the time of use on record may be out of date: retention counts in days."""
+HANDSHAKE_S: Final = 60.0
+"""How long a session lives whose client has only shaken hands."""
+EVICTABLE_S: Final = 10.0
+"""How long a session must have rested to make room for another."""
 
 
 class Attendance(Protocol):
-    """Told which sessions there are, so that what is kept for one of them goes when it goes."""
+    """Told which sessions are in memory, so that what is kept for one of them goes when it goes.
+
+    A session that was parked begins anew when it comes back.
+    """
 
     def began(self, account: str, session: str) -> None: ...
 
@@ -114,14 +48,34 @@ class Attendance(Protocol):
 
 
 class Sessions:
-    """All living sessions. One that nothing happens in for `idle_timeout_s` ends."""
+    """Looks after sessions from the handshake to their end. `run_saving` must be running."""
 
-    def __init__(self, settings: SessionSettings, clock: Clock, ended: Callable[[Session], None]) -> None:
-        """`ended` is told of each session after it is gone."""
+    def __init__(
+        self,
+        settings: SessionSettings,
+        clock: Clock,
+        store: SessionStore,
+        *,
+        restored: Callable[[Session], None],
+        parted: Callable[[Session], None],
+    ) -> None:
+        """`restored` is told of each session that came back from the store, `parted` of each after it has
+        left memory, for whatever reason."""
+        self.failed_saves = 0
         self._settings = settings
         self._clock = clock
-        self._ended = ended
+        self._store = store
+        self._restored = restored
+        self._parted = parted
         self._living: dict[str, Session] = {}
+        self._unsaved: dict[str, Session] = {}
+        self._has_unsaved = anyio.Event()
+        self._deleting: set[tuple[str, str]] = set()
+        self._deleted: deque[str] = deque(maxlen=1000)
+        """The last ones, for readers who began before."""
+        self._saving = anyio.Lock()
+        self._is_shared = False
+        self._look_at = self._prune_at = self._evict_at = clock()
 
     def __len__(self) -> int:
         return len(self._living)
@@ -129,42 +83,255 @@ class Sessions:
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._living.values()))
 
-    def make_room(self) -> None:
-        """Raises `Busy` if there can be no further session now."""
-        if len(self._living) < self._settings.max_live:
-            return
-        self.sweep()
-        if len(self._living) >= self._settings.max_live:
-            raise Busy(f"All {self._settings.max_live} sessions are in use; try again in a few seconds.")
+    # Beginning
+
+    async def make_room(self) -> None:
+        """Raises `Busy` if there can be no further session now. Those that rest are parked for it."""
+        if len(self._living) >= self._settings.max_live and self._clock() >= self._evict_at:
+            self._evict_at = (
+                self._clock() + FRESH_S
+            )  # looking through all costs too much for each one refused
+            await self._evict()
+        self._check_room()
 
     def add(self, session: Session) -> None:
-        """Raises `Busy` as `make_room` does."""
-        self.make_room()
+        """Raises `Busy` if the room that `make_room` made has been taken."""
+        self._check_room()
         self._living[session.id] = session
 
+    def confirm(self, session: Session) -> None:
+        """The client has used its new session: from now on it is kept."""
+        session.is_confirmed = True
+        self.note(session)
+
+    def note(self, session: Session) -> None:
+        """Parts of `session` have changed: have them saved."""
+        if session.is_confirmed:
+            self._unsaved[session.id] = session
+            self._has_unsaved.set()
+
+    # Finding
+
     def find(self, id: str, account: str) -> Session | None:
-        """The living session `id` of `account`."""
+        """The living session, if it can be used as it is. If not, `fetch` knows more."""
         session = self._living.get(id)
         if session is None or session.account != account:
             return None
-        if self._is_over(session, self._clock()):
-            self.end(session, "session expired")
-            return None
-        return session
-
-    def end(self, session: Session, reason: str) -> None:
-        if self._living.pop(session.id, None) is not None:
-            session.end(reason)
-            self._ended(session)
-
-    def sweep(self) -> None:
-        """End what has been idle for too long."""
         now = self._clock()
+        if now >= self._look_at:
+            self._look_at = now + FRESH_S
+            self._is_shared = self._store.is_shared()
+        if self._is_shared and now - session.seen_at > FRESH_S:
+            return None
+        return None if self._is_over(session, now) else session
+
+    async def fetch(self, id: str, account: str) -> Session | None:
+        """The session, from the store if need be. Raises `Busy` if there is no room, `StoreError`."""
+        living = self._mine(id, account)
+        if living is not None and self._is_over(living, self._clock()):
+            await self._park([living])
+            living = self._mine(id, account)
+        if not _is_uuid(id):
+            return None
+        revision = 0 if living is None else living.revision
+        try:
+            record = await self._read(id, account)
+        except StoreError as failure:
+            if living is None:
+                raise
+            log.warning("a session could not be compared with the store", extra={"reason": str(failure)})
+            return living
+        living = self._mine(id, account)
+        if record is None:
+            if living is not None and revision:
+                self._leave(living, "the session was deleted")
+            return living if not revision else None
+        try:
+            if living is None:
+                await self.make_room()
+                if (living := self._mine(id, account)) is None:
+                    living = Session.restored(record, self._clock)
+                    self.add(living)
+                    self._restored(living)
+            elif record.revision > living.revision:
+                living.refresh(record)
+        except ValueError:
+            log.exception("a session on record cannot be read", extra={"session": id[:8]})
+            return None
+        living.seen_at = self._clock()
+        return living
+
+    # Ending
+
+    async def delete(self, id: str, account: str) -> bool:
+        """End the session everywhere; whether there was one. Raises `StoreError`; then it goes on."""
+        living = self._mine(id, account)
+        if living is None and not _is_uuid(id):
+            return False
+        self._deleting.add((id, account))
+        try:
+            was_kept = await self._store.delete(id, account)
+            if living is not None:
+                self._leave(living, "the session was deleted")
+            if was_kept or living is not None:
+                self._deleted.append(id)
+        finally:
+            self._deleting.discard((id, account))
+        return was_kept or living is not None
+
+    async def sweep(self) -> None:
+        """Park what has been idle for too long, and end what was deleted in another process."""
+        now = self._clock()
+        idle: list[Session] = []
         for session in self:
             if self._is_over(session, now):
-                self.end(session, "session expired")
-            else:
-                session.tidy(now)
+                idle.append(session)
+                continue
+            session.tidy(now)
+            if session.peer.changed or self._is_out_of_date(session):
+                self.note(session)
+        await self._park(idle)
+        try:
+            await self._end_deleted()
+            if now >= self._prune_at:
+                self._prune_at = now + TOUCH_S
+                await self._store.prune()
+        except StoreError as failure:
+            log.warning("the stored sessions could not be looked through", extra={"reason": str(failure)})
+
+    # Saving
+
+    async def run_saving(self) -> None:
+        """Save what changes, all of it together and not more often than once a second."""
+        pause = SAVE_SPACING_S
+        while True:
+            await self._has_unsaved.wait()
+            pause = SAVE_SPACING_S if await self.save() else min(pause * 2, LONGEST_SPACING_S)
+            await anyio.sleep(pause)
+
+    async def save(self) -> bool:
+        """Save what has changed; False if the store failed. What could not be saved stays to be saved."""
+        async with self._saving:  # one after the other, so that nobody takes for saved what is on its way
+            self._has_unsaved = anyio.Event()
+            unsaved, self._unsaved = self._unsaved, {}
+            return await self._write(unsaved.values())
+
+    async def _write(self, sessions: Collection[Session]) -> bool:
+        """Save those that have news. Under the lock `_saving`."""
+        batch = [one for one in sessions if self._is_to_save(one)]
+        if not batch:
+            return True
+        changed = [one.peer.changed for one in batch]
+        records = [SessionRecord(one.id, one.account, one.revision, one.peer.record()) for one in batch]
+        for session in batch:
+            session.peer.changed = frozenset()
+        verdicts: list[bool] = []
+        try:
+            verdicts = await self._store.save(records)
+        except StoreError as failure:
+            self.failed_saves += 1
+            log.warning(
+                "sessions could not be saved; it will be tried again",
+                extra={"sessions": len(batch), "reason": str(failure)},
+            )
+        finally:
+            now = self._clock()
+            for place, session in enumerate(batch):
+                if verdicts and verdicts[place]:
+                    session.revision, session.saved_at = records[place].revision + 1, now
+                else:
+                    session.peer.changed |= changed[place]
+                    self.note(session)
+        for session, is_saved in zip(batch, verdicts, strict=False):
+            if not is_saved:
+                await self._catch_up(session)
+        return bool(verdicts)
+
+    async def _catch_up(self, session: Session) -> None:
+        """Another process was faster: take in what it saved, so that what changed here can be added to it."""
+        try:
+            record = await self._read(session.id, session.account)
+        except StoreError as failure:
+            log.warning("a session could not be compared with the store", extra={"reason": str(failure)})
+            return
+        if record is None:
+            self._leave(session, "the session was deleted")
+        else:
+            session.refresh(record)
+
+    # Inside
+
+    def _mine(self, id: str, account: str) -> Session | None:
+        session = self._living.get(id)
+        return session if session is not None and session.account == account else None
+
+    async def _read(self, id: str, account: str) -> SessionRecord | None:
+        row = await self._store.find(id, account)
+        if row is None or (id, account) in self._deleting or id in self._deleted:
+            return None
+        return SessionRecord(*row)
+
+    async def _end_deleted(self) -> None:
+        if not self._store.is_shared():
+            return
+        kept = [session for session in self if session.revision]
+        gone = await self._store.missing([session.id for session in kept])
+        for session in kept:
+            if session.id in gone:
+                self._leave(session, "the session was deleted")
+
+    async def _evict(self) -> None:
+        """Let a hundredth of the sessions go, those first whose clients may never come back."""
+        now = self._clock()
+        resting = [one for one in self if now - one.used_at >= EVICTABLE_S and not one.is_busy]
+        resting.sort(key=lambda one: (one.is_confirmed, one.used_at))
+        await self._park(resting[: max(1, self._settings.max_live // 100)], rest_s=EVICTABLE_S)
+
+    async def _park(self, sessions: Sequence[Session], *, rest_s: float | None = None) -> None:
+        """Let sessions leave memory that have rested (for the idle timeout, unless told otherwise).
+
+        One that could not be saved stays.
+        """
+        async with self._saving:
+            await self._write(sessions)
+        now = self._clock()
+        for session in sessions:
+            rests = self._is_over(session, now) if rest_s is None else now - session.used_at >= rest_s
+            if rests and not session.is_busy and not (session.is_confirmed and session.peer.changed):
+                self._leave(session, "session expired")
+
+    def _is_to_save(self, session: Session) -> bool:
+        has_news = not session.revision or session.peer.changed or self._is_out_of_date(session)
+        is_here = (
+            self._living.get(session.id) is session and (session.id, session.account) not in self._deleting
+        )
+        return bool(has_news) and session.is_confirmed and is_here
+
+    def _is_out_of_date(self, session: Session) -> bool:
+        """Whether the time of use on record is."""
+        return session.used_at - session.saved_at > TOUCH_S
+
+    def _leave(self, session: Session, reason: str) -> None:
+        if self._living.get(session.id) is session:
+            del self._living[session.id]
+            self._unsaved.pop(session.id, None)
+            session.end(reason)
+            self._parted(session)
+
+    def _check_room(self) -> None:
+        if len(self._living) >= self._settings.max_live:
+            raise Busy(f"All {self._settings.max_live} sessions are in use; try again in a few seconds.")
 
     def _is_over(self, session: Session, now: float) -> bool:
-        return now - session.used_at > self._settings.idle_timeout_s and not session.is_busy
+        limit = self._settings.idle_timeout_s
+        if not session.is_confirmed:
+            limit = min(limit, HANDSHAKE_S)
+        return now - session.used_at > limit and not session.is_busy
+
+
+def _is_uuid(id: str) -> bool:
+    """Whether `id` can be one of ours: nothing else is looked up."""
+    try:
+        return str(uuid.UUID(id)) == id
+    except ValueError:
+        return False
