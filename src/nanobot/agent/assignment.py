@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from anyio.abc import TaskGroup
 
+from nanobot.agent.approval.gate import Gate
 from nanobot.agent.events import Body, StopReason
 from nanobot.agent.input import Input
 from nanobot.config.model import Agent
@@ -90,6 +91,7 @@ class TurnServices:
     """What every turn needs. `tool_tasks` runs tool calls and outlives turns; `now` is RFC 3339 in UTC."""
 
     briefings: Briefs
+    gate: Gate
     tool_tasks: TaskGroup
     consult: Consult
     now: Callable[[], str]

@@ -27,6 +27,7 @@ from nanobot.agent.toolbox import Toolbox
 from nanobot.agent.tools import ToolResult
 from nanobot.agent.transcript import Transcript
 from nanobot.agent.truncation import fit
+from nanobot.config.model import Agent
 from nanobot.errors import NanobotError
 from nanobot.ids import new_id
 from nanobot.llm.messages import Message, ToolCall, ToolOutput
@@ -58,15 +59,14 @@ class Calls:
         self._transcript = transcript
         self._emit = emit
         self._guard = LoopGuard()
+        self._agent = task.agent
         self._message_id = ""
         self._running: deque[_Running] = deque()
         self._waiting: deque[list[Step]] = deque()
         self.usage: list[Usage] = []
 
-    async def run(
-        self, toolbox: Toolbox, answer: Answer, message_id: str, *, parallel: bool
-    ) -> ToolCall | None:
-        """Record `answer`, run its calls and record their results, in call order.
+    async def run(self, agent: Agent, toolbox: Toolbox, answer: Answer, message_id: str) -> ToolCall | None:
+        """Record `answer` of `agent`, run its calls and record their results, in call order.
 
         Gives the call that was made once too often in a row, if one was. When this is left early, `give_up`
         says what became of the rest.
@@ -74,9 +74,10 @@ class Calls:
         steps = plan(answer.calls, toolbox)
         as_planned = {step.call.call_id: step.call for step in steps}
         items = [as_planned[item.call_id] if isinstance(item, ToolCall) else item for item in answer.items]
-        waiting = deque(groups(steps, parallel=parallel))
+        waiting = deque(groups(steps, parallel=agent.parallel_tools))
         message = self._transcript.message("assistant", items, id=message_id)
         await self._transcript.record([message], started=_to_run(waiting[0]))
+        self._agent = agent
         self._message_id = message_id
         self._waiting = waiting
         repeated: ToolCall | None = None
@@ -134,9 +135,12 @@ class Calls:
         call, tool = step.call, step.tool
         progress = CallProgress(call.call_id, lambda body: self._tell(one, body), self._task.call.notify)
         try:
+            context = self._task.call_for_tool()
+            reason = await self._services.gate.refusal(self._agent, tool, step.arguments, context)
+            if reason is not None:
+                return _output(call, ToolResult.text(reason, is_error=True))
             if tool.target_type == "agent":
                 return await self._consult(step, progress)
-            context = self._task.call_for_tool()
             context.wants_progress = True
             context.notify = progress.notify
             result = await toolbox.call_tool(tool.name, step.arguments, context)

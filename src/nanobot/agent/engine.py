@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
+from nanobot.agent.approval.gate import Gate
 from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
 from nanobot.agent.briefing import Briefings, ModelChoice
 from nanobot.agent.conversation import Conversation
@@ -75,6 +76,7 @@ class Engine:
         self._threads = threads
         briefings = Briefings(config, models, hub)
         self._briefings = HookedBriefings(briefings, hooks, config) if hooks else briefings
+        self._gate = Gate()
         self._slots = Slots(max_turns)
         self._now = now
         self._owner: TaskGroup | None = None
@@ -281,7 +283,11 @@ class Engine:
 
     def _services(self) -> TurnServices:
         return TurnServices(
-            briefings=self._briefings, tool_tasks=self._group(), consult=self.once, now=self._now
+            briefings=self._briefings,
+            gate=self._gate,
+            tool_tasks=self._group(),
+            consult=self.once,
+            now=self._now,
         )
 
     def _group(self) -> TaskGroup:

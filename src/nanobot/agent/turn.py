@@ -98,9 +98,7 @@ class TurnRun:
             if not answer.calls:
                 return await self._finish(briefing, message_id, answer)
             self._draft = None  # from here on `Calls` records it
-            repeated = await self._calls.run(
-                briefing.toolbox, answer, message_id, parallel=agent.parallel_tools
-            )
+            repeated = await self._calls.run(agent, briefing.toolbox, answer, message_id)
             if repeated is not None:
                 names = {"tool": repeated.name, "times": TIMES}
                 return await self._wind_up(

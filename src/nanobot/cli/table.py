@@ -10,6 +10,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("nanobot.cli.sessions", "List, show, rename and delete stored conversations."),
     "hooks": ("nanobot.cli.hooks", "Help with writing hooks."),
     "mcp": ("nanobot.cli.mcp", "Log in to MCP servers and out again."),
+    "policy": ("nanobot.cli.policy", "Explain which calls run, which are asked about, and why."),
     "config": ("nanobot.cli.config", "Check and show the configuration."),
 }
 """Every command: the module that holds it (as `command`) and its line in the help."""

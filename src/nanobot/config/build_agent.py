@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nanobot.config import builtin
+from nanobot.config.build_approvals import build_approvals
 from nanobot.config.build_hooks import build_hooks
 from nanobot.config.fields import object_schema
 from nanobot.config.json_schema import check_schema
 from nanobot.config.keys import MODES
 from nanobot.config.model import Agent, Mode, OutputSchema, PromptRef, Reasoning, Reference
+from nanobot.config.permissions import permits_tool
 from nanobot.config.references import Known
 from nanobot.config.view import View
 
@@ -60,6 +63,8 @@ def build_agent(id_: str, agent: View, known: Known, folders: Mapping[str, Path]
         origin=agent.at,
     )
     _check_tool_choice(built, agent)
+    approvals = build_approvals(agent, "toolApprovals", known, lambda target: _has(built, target))
+    built = replace(built, tool_approvals=approvals)
     if built.temperature is not None and built.top_p is not None:
         message = "temperature and topP are both set; providers advise to set only one."
         agent.place.key("topP").warning("bad-value", agent.origin("topP"), message)
@@ -122,6 +127,20 @@ def _output(agent: View) -> OutputSchema | None:
         description=output.text("description"),
         schema=schema,
         strict=output.value("strict", False),
+    )
+
+
+def _has(agent: Agent, target: Reference) -> bool:
+    """Whether what `target` names is, as far as a document tells, among the tools of the agent."""
+    if target.server in agent.agents:
+        return True
+    references: tuple[Reference, ...] = (*agent.tools, *agent.mcp_servers)
+    if target.server == builtin.SYSTEM:
+        names = builtin.SYSTEM_TOOLS.values() if target.tool is None else (target.tool,)
+        return any(permits_tool(agent, name) for name in names)
+    return any(
+        one.server == target.server and (target.tool is None or one.tool in (None, target.tool))
+        for one in references
     )
 
 

@@ -45,6 +45,14 @@ HELP: dict[str, str] = {
     "agents.*.prompts": "Prompts offered with the agent.",
     "agents.*.resources": "Servers whose resources are offered with the agent.",
     "agents.*.permissions": "`allow` or `deny` per built-in tool; `*`: those not named. Without: allowed.",
+    "agents.*.toolApprovals": "Which tool calls a person is asked about; without it none. See "
+    "[approvals](../approvals.md).",
+    "agents.*.toolApprovals.default": "`approve`, the only word: a call that no rule decides needs approval.",
+    "agents.*.toolApprovals.rules": "In order; the first that matches decides. Rules of a later document "
+    "come first.",
+    "agents.*.toolApprovals.rules.*.tool": "A tool as in `tools`; a server: all of its tools; an agent.",
+    "agents.*.toolApprovals.rules.*.allow": "`true` runs the call without asking, `false` refuses it.",
+    "agents.*.toolApprovals.rules.*.when": "Matchers by argument; all must hold.",
     "agents.*.chat": "Whether conversations are remembered (default: yes).",
     "agents.*.toolChoice": "`auto`, `none`, `required` or a tool, for the first model call of a turn.",
     "agents.*.parallelTools": "`auto` runs read-only tool calls side by side; `off` one by one.",

@@ -80,6 +80,14 @@ INSTRUCTIONS = TextOr(
     Table({"mcpServer": Text(), "prompt": Text(), "args": _TEXTS}), "a mapping with mcpServer and prompt"
 )
 
+APPROVALS = Table(
+    {
+        "default": Text(("approve",)),
+        "rules": ListOf(Table({"tool": Text(), "allow": Flag(), "when": Free()}), leads=True),
+    }
+)
+"""What matchers may say is checked in `build_approvals`."""
+
 AGENT = Table(
     {
         "name": Text(),
@@ -98,6 +106,7 @@ AGENT = Table(
         "prompts": Names(),
         "resources": Names(),
         "permissions": MapOf(Text(("allow", "deny")), check_permission),
+        "toolApprovals": APPROVALS,
         "chat": Flag(),
         "toolChoice": Text(),
         "parallelTools": Text(("auto", "off")),

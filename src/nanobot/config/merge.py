@@ -43,8 +43,9 @@ def _is_kept_null(node: Node) -> bool:
 
 
 def _join(base: Items, overlay: Items) -> Items:
-    joined = base.items + overlay.items
-    return Items(distinct(joined) if overlay.unique else joined, base.at, overlay.unique, base.replaces)
+    joined = overlay.items + base.items if overlay.leads else base.items + overlay.items
+    items = distinct(joined) if overlay.unique else joined
+    return Items(items, base.at, overlay.unique, base.replaces, overlay.leads)
 
 
 def distinct(items: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nanobot.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nanobot.config.approvals import Approvals
 
 Dialect = Literal["OpenAIChatCompletions", "OpenAIResponses", "AnthropicMessages"]
 Mode = Literal["chat", "primary", "all", "subagent"]
@@ -136,6 +139,8 @@ class Agent:
     prompts: tuple[Reference, ...] = ()
     resources: tuple[Reference, ...] = ()
     permissions: Mapping[str, Permission] | None = None
+    tool_approvals: Approvals | None = None
+    """None: no call is asked about."""
     chat: bool = True
     tool_choice: ToolChoice | None = None
     parallel_tools: bool = True

@@ -26,12 +26,16 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list. `unique`: a list of names, later duplicates fall away. `replaces`: was `{$replace: […]}`."""
+    """A list. `unique`: a list of names, later duplicates fall away. `replaces`: was `{$replace: […]}`.
+
+    `leads`: laid over another list it comes first, because of such lists the first that fits decides.
+    """
 
     items: tuple[Node, ...]
     at: Origin
     unique: bool = False
     replaces: bool = False
+    leads: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def without_nulls(node: Node) -> Node:
         case Scalar():
             return node
         case Items(items=items):
-            return Items(tuple(map(without_nulls, items)), node.at, node.unique)
+            return Items(tuple(map(without_nulls, items)), node.at, node.unique, leads=node.leads)
         case Entries(entries=entries):
             kept = {
                 k: Entry(e.key_at, without_nulls(e.node)) for k, e in entries.items() if not is_null(e.node)

@@ -216,15 +216,17 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of anything that has a shape."""
+    """A list of anything that has a shape. `leads`: laid over another such list it comes first."""
 
     shape: Shape
+    leads: bool = False
 
     def accept(self, node: Node, place: Place) -> Node | None:
         if not isinstance(node, Items):
             return _wrong(node, place, "a list")
         accepted = (accept(self.shape, item, place.item(i)) for i, item in enumerate(node.items))
-        return Items(tuple(a for a in accepted if a is not None), node.at, replaces=node.replaces)
+        items = tuple(a for a in accepted if a is not None)
+        return Items(items, node.at, replaces=node.replaces, leads=self.leads)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Whether a call may run, must not, or is asked about first."""

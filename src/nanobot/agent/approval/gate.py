@@ -1,0 +1,131 @@
+"""The gate in front of every tool call of an agent with approvals: decide, ask where nobody has decided."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import anyio
+import msgspec
+
+from nanobot.agent.approval.decision import Called, Decision, decide
+from nanobot.agent.tools import Tool
+from nanobot.config.model import Agent
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import Payload, RpcError
+
+WAIT_S: Final = 15 * 60.0
+"""How long a person may think; then the call is refused."""
+MOST_REMEMBERED: Final = 1000
+_LONGEST_SHOWN: Final = 4000
+
+log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Of one engine. Remembers which calls somebody has allowed for the rest of a conversation."""
+
+    def __init__(self) -> None:
+        self._allowed: OrderedDict[bytes, None] = OrderedDict()
+
+    async def refusal(self, agent: Agent, tool: Tool, arguments: Mapping[str, Any], call: Call) -> str | None:
+        """Why this call must not run, as the model is told; None if it may. May ask the person of `call`."""
+        if agent.tool_approvals is None:
+            return None
+        called = called_by(agent, tool, arguments, call.folder)
+        decision = decide([agent.tool_approvals], called)
+        if decision.verdict == "run":
+            return None
+        if decision.verdict == "refuse":
+            return f"{tool.name!r} was not run: approval for it is refused. {decision.reason}"
+        identity = _identity(called, call)
+        if identity in self._allowed:
+            self._allowed.move_to_end(identity)
+            return None
+        return await self._ask(agent, tool, decision, arguments, call, identity)
+
+    async def _ask(
+        self,
+        agent: Agent,
+        tool: Tool,
+        decision: Decision,
+        arguments: Mapping[str, Any],
+        call: Call,
+        identity: bytes,
+    ) -> str | None:
+        if call.ask is None or not can_be_asked(call):
+            return (
+                f"{tool.name!r} was not run: it needs a person's approval, and nobody can be asked here. "
+                "Do without it, or say what should be approved."
+            )
+        answer: Mapping[str, Any] = {}
+        with anyio.move_on_after(WAIT_S):
+            try:
+                question = Payload.of(_question(agent, tool, decision, arguments))
+                answer = (await call.ask("elicitation/create", question)).object()
+            except RpcError as e:
+                log.warning("an approval could not be asked for", extra={"tool": tool.name, "reason": str(e)})
+                return f"{tool.name!r} was not run: its approval could not be asked for."
+        choice = _choice(answer)
+        if choice not in ("once", "conversation"):
+            return f"{tool.name!r} was not run: approval was refused."
+        if choice == "conversation":
+            self._allowed[identity] = None
+            if len(self._allowed) > MOST_REMEMBERED:
+                self._allowed.popitem(last=False)
+        return None
+
+
+def called_by(agent: Agent, tool: Tool, arguments: Mapping[str, Any], folder: Path | None) -> Called:
+    """The call as rules name it: aliases that the agent gave are undone."""
+    if tool.target_type == "agent":
+        return Called(server=tool.target, tool="", arguments=arguments, folder=folder)
+    own = {(ref.server, ref.alias): ref.tool for ref in agent.tools if ref.alias and ref.tool}
+    name = own.get((tool.target, tool.name)) or tool.name
+    return Called(server=tool.target, tool=name, arguments=arguments, folder=folder)
+
+
+def can_be_asked(call: Call) -> bool:
+    """Whether the client behind `call` shows forms."""
+    ways = call.caller.capabilities.get("elicitation")
+    return isinstance(ways, dict) and ("form" in ways or not ways)
+
+
+def _choice(answer: Mapping[str, Any]) -> str:
+    """What was chosen of the words in `_question`; "" when the question was turned away."""
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, Mapping):
+        return ""
+    return str(cast("Mapping[str, Any]", content).get("decision") or "")
+
+
+def _question(agent: Agent, tool: Tool, decision: Decision, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+    if len(shown) > _LONGEST_SHOWN:
+        shown = f"{shown[:_LONGEST_SHOWN]}\n… ({len(shown) - _LONGEST_SHOWN} characters more)"
+    return {
+        "message": f"{agent.display_name} wants to run {tool.name}. {decision.reason}\n\n{shown}",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Run it?",
+                    "enum": ["once", "conversation", "no"],
+                    "enumNames": ["Yes, once", "Yes, and the same call again in this conversation", "No"],
+                }
+            },
+            "required": ["decision"],
+        },
+    }
+
+
+def _identity(called: Called, call: Call) -> bytes:
+    """What an approval for a conversation is bound to: who, where, the tool and its exact arguments."""
+    where = [call.caller.account, call.caller.session, call.thread, str(called.folder)]
+    what = [called.server, called.tool, called.arguments]
+    return hashlib.sha256(msgspec.json.encode([where, what], order="sorted")).digest()

@@ -1,0 +1,138 @@
+"""The rules of `toolApprovals` from a document; a matcher or a target that means nothing is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from nanobot.config.approvals import (
+    AllOf,
+    AnyOf,
+    Approvals,
+    Contains,
+    ContainsAll,
+    Equals,
+    In,
+    Matcher,
+    Matches,
+    Rule,
+    StartsWith,
+)
+from nanobot.config.diagnostics import Place
+from nanobot.config.model import Reference
+from nanobot.config.nodes import Entries, Items, Node, Scalar, kind_of, plain
+from nanobot.config.references import Known
+from nanobot.config.shapes import spellings
+from nanobot.config.view import View
+
+LONGEST_PATTERN: Final = 1000
+_OPERATORS: Final = {
+    spelling: operator
+    for operator in (
+        "equals",
+        "in",
+        "startsWith",
+        "matches",
+        "contains",
+        "containsAll",
+        "anyOf",
+        "allOf",
+    )
+    for spelling in spellings(operator)
+}
+
+
+def build_approvals(
+    agent: View, key: str, known: Known, is_visible: Callable[[Reference], bool]
+) -> Approvals | None:
+    """`agent`: the mapping that may hold `key`. `is_visible`: whether a rule's target is among its tools."""
+    if not agent.has(key):
+        return None
+    approvals = agent.under(key)
+    if not approvals.has("default"):
+        message = "Approvals need `default: approve`: what becomes of a call that no rule decides."
+        approvals.place.key("default").error("missing-key", approvals.at, message)
+    rules = [_rule(rule, known, is_visible) for rule in approvals.mappings("rules")]
+    return Approvals(rules=tuple(rule for rule in rules if rule is not None), origin=approvals.at)
+
+
+def _rule(rule: View, known: Known, is_visible: Callable[[Reference], bool]) -> Rule | None:
+    missing = [key for key in ("tool", "allow") if not rule.has(key)]
+    for key in missing:
+        rule.place.key(key).error("missing-key", rule.at, f"A rule needs `{key}`.")
+    when = {
+        name: matcher
+        for name, entry in rule.entries("when").items()
+        if (matcher := _matcher(entry.node, rule.place.key("when").key(name))) is not None
+    }
+    if missing:
+        return None
+    name, at, place = rule.text("tool"), rule.origin("tool"), rule.place.key("tool")
+    if name == "inherit":
+        place.error("bad-rule", at, "A rule names a tool, a server or an agent; `inherit` is none.")
+        return None
+    target = known.tool(name.removesuffix("/*"), at, place)
+    if target is None:
+        return None
+    if target.alias is not None or not is_visible(target):
+        message = f"The rule is about {name!r}, which is not among the tools of this agent."
+        hint = "name the tool as it stands in `tools`, without alias" if target.alias else ""
+        place.error("bad-rule", at, message, hint)
+        return None
+    return Rule(target=target, allow=rule.value("allow"), when=when, origin=rule.at)
+
+
+def _matcher(node: Node, place: Place) -> Matcher | None:
+    if not isinstance(node, Entries) or len(node.entries) != 1:
+        found = f"{len(node.entries)} keys" if isinstance(node, Entries) else kind_of(node)
+        message = f"A matcher is a mapping with exactly one operator; this is {found}."
+        place.error("bad-matcher", node.at, message, f"operators: {_known()}")
+        return None
+    [(written, entry)] = node.entries.items()
+    operator, operand = _OPERATORS.get(written), entry.node
+    place = place.key(written)
+    match operator, operand:
+        case None, _:
+            message = f"There is no operator {written[:64]!r}."
+            place.error("bad-matcher", entry.key_at, message, f"operators: {_known()}")
+        case "equals", _:
+            return Equals(plain(operand))
+        case "contains", _:
+            return Contains(plain(operand))
+        case "in", Items():
+            return In(tuple(plain(operand)))
+        case "containsAll", Items():
+            return ContainsAll(tuple(plain(operand)))
+        case "startsWith", Scalar(value=str(prefix)):
+            return StartsWith(prefix)
+        case "matches", Scalar(value=str(pattern)):
+            return _pattern(pattern, operand, place)
+        case (("anyOf" | "allOf"), Items(items=items)) if items:
+            matchers = [_matcher(item, place.item(i)) for i, item in enumerate(items)]
+            whole = tuple(one for one in matchers if one is not None)
+            return AnyOf(whole) if operator == "anyOf" else AllOf(whole)
+        case _:
+            wanted = {"startsWith": "a text", "matches": "a regular expression"}.get(operator, "a list")
+            wanted = "a list of at least one matcher" if operator in ("anyOf", "allOf") else wanted
+            message = f"`{operator}` takes {wanted}, found {kind_of(operand)}."
+            place.error("bad-matcher", operand.at, message)
+    return None
+
+
+def _pattern(pattern: str, node: Node, place: Place) -> Matches | None:
+    import regex  # the only one that gives up after a while, which a pattern with a bad day needs
+
+    if len(pattern) > LONGEST_PATTERN:
+        message = f"The regular expression is longer than {LONGEST_PATTERN} characters."
+        place.error("bad-matcher", node.at, message)
+        return None
+    try:
+        regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError) as e:
+        place.error("bad-matcher", node.at, f"This is no regular expression: {e}.")
+        return None
+    return Matches(pattern)
+
+
+def _known() -> str:
+    return ", ".join(dict.fromkeys(_OPERATORS.values()))

@@ -1,0 +1,129 @@
+"""Calls of an agent with approvals: run, refused, or put to the person, who answers through their client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.world import says_done, text_of, tool, world
+
+from nanobot.config.approvals import Approvals, Equals, Rule
+from nanobot.config.model import Reference
+from nanobot.llm.scripted import calls, says
+from nanobot.wire.call import Call, Caller
+from nanobot.wire.rpc import INTERNAL_ERROR, Payload, RpcError
+
+pytestmark = pytest.mark.anyio
+
+RULES = Approvals(
+    rules=(
+        Rule(target=Reference("tools", "look"), allow=True, when={"at": Equals("sky")}),
+        Rule(target=Reference("tools", "break"), allow=False),
+    )
+)
+
+
+class Person:
+    """Whoever sits behind the conversation; answers each question with the next of `answers`."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[dict[str, Any]] = []
+
+    async def ask(self, method: str, params: Payload) -> Payload:
+        assert method == "elicitation/create"
+        self.asked.append(params.object())
+        answer = self.answers.pop(0)
+        if isinstance(answer, RpcError):
+            raise answer
+        return Payload.of(answer)
+
+    def call(self, **capabilities: Any) -> Call:
+        return Call(caller=Caller(capabilities=capabilities or {"elicitation": {}}), ask=self.ask)
+
+
+def yes(how: str) -> dict[str, Any]:
+    return {"action": "accept", "content": {"decision": how}}
+
+
+def look(at: str) -> Any:
+    return calls("look", at=at)
+
+
+LOOK = tool("look", says_done)
+BREAK = tool("break", says_done)
+
+
+async def test_rules_decide_without_asking(tmp_path: Path) -> None:
+    person = Person()
+    steps = [look("sky"), calls("break"), says("Well.")]
+    async with world(tmp_path, steps, LOOK, BREAK, tool_approvals=RULES) as here:
+        await here.ask(call=person.call())
+        [allowed, refused] = here.outputs()
+    assert (text_of(allowed), allowed.is_error) == ("done", False)
+    assert refused.is_error
+    assert "'break' was not run" in text_of(refused)
+    assert person.asked == []
+
+
+async def test_what_no_rule_decides_is_asked_with_its_arguments(tmp_path: Path) -> None:
+    person = Person(yes("once"), yes("once"))
+    steps = [look("sea"), look("sea"), says("Well.")]
+    async with world(tmp_path, steps, LOOK, tool_approvals=RULES) as here:
+        await here.ask(call=person.call())
+        assert [text_of(output) for output in here.outputs()] == ["done", "done"]
+    assert len(person.asked) == 2
+    assert '"at": "sea"' in person.asked[0]["message"]
+    assert person.asked[0]["requestedSchema"]["properties"]["decision"]["enum"][0] == "once"
+
+
+async def test_an_approval_for_the_conversation_is_for_the_same_call_alone(tmp_path: Path) -> None:
+    person = Person(yes("conversation"), yes("no"))
+    steps = [look("sea"), look("sea"), look("land"), says("Well.")]
+    async with world(tmp_path, steps, LOOK, tool_approvals=RULES) as here:
+        await here.ask(call=person.call())
+        assert [output.is_error for output in here.outputs()] == [False, False, True]
+    assert len(person.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"action": "decline"},
+        {"action": "cancel"},
+        yes("no"),
+        {"action": "accept", "content": {}},
+        {"action": "accept"},
+        RpcError(INTERNAL_ERROR, "gone"),
+    ],
+)
+async def test_anything_but_a_yes_is_a_no(answer: Any, tmp_path: Path) -> None:
+    async with world(tmp_path, [look("sea"), says("Well.")], LOOK, tool_approvals=RULES) as here:
+        result = await here.ask(call=Person(answer).call())
+        [output] = here.outputs()
+    assert output.is_error
+    assert "'look' was not run" in text_of(output)
+    assert result.stop == "completed"
+
+
+async def test_where_nobody_can_be_asked_the_answer_is_no(tmp_path: Path) -> None:
+    async with world(tmp_path, [look("sea"), says("Well.")] * 2, LOOK, tool_approvals=RULES) as here:
+        for call in (None, Person().call(sampling={})):
+            await here.ask(call=call)
+            assert "nobody can be asked" in text_of(here.outputs()[-1])
+
+
+async def test_handing_work_to_another_agent_is_a_call_too(tmp_path: Path) -> None:
+    from nanobot.config.model import Agent
+
+    person = Person({"action": "decline"})
+    steps = {"main": [calls("chat-with-helper", prompt="Do it."), says("Well.")]}
+    agents = [Agent(id="helper")]
+    async with world(
+        tmp_path, steps, agents=agents, agents_of_main=("helper",), tool_approvals=RULES
+    ) as here:
+        await here.ask(call=person.call())
+        [output] = here.outputs()
+    assert output.is_error
+    assert "chat-with-helper" in person.asked[0]["message"]
