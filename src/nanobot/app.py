@@ -38,8 +38,10 @@ from nanobot.upstream.oauth.client import OAuthClient, callback_uri
 from nanobot.upstream.pools import Pools
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.upstream.traced_http import TracedHttp
+from nanobot.wire.continuation import Continuation
 from nanobot.wire.service import Service
 from nanobot.wire.source import Source
+from nanobot.wire.versions import Era
 
 log = logging.getLogger(__name__)
 
@@ -103,19 +105,23 @@ async def open_app(
             public_url=config.server.public_url,
         )
 
-        def connect(server: McpServer, account: str) -> Upstream:
+        def connect(
+            server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+        ) -> Upstream:
             return Upstream(
                 server,
                 http=to_servers,
                 env=config.env,
                 version=__version__,
                 account=account,
+                last_era=last_era,
+                continuation=continuation,
                 launcher=launcher,
                 oauth=oauth,
             )
 
         servers = [s for s in config.mcp_servers.values() if not s.builtin and s.name not in extra]
-        upstreams = Pools(servers, connect, idle_s=config.sessions.idle_timeout_s)
+        upstreams = Pools(servers, connect, sessions=config.sessions)
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
         hooks = Hooks(config, http, audit=note_hooks)

@@ -101,8 +101,10 @@ class LoginRequired(UpstreamUnavailable):
 
     code = "upstream.login_required"
 
-    def __init__(self, server: str, reason: str, *, auth_url: str = "") -> None:
-        super().__init__(server, f"{reason}; `nanobot mcp login {server}` logs in from a terminal")
+    def __init__(self, server: str, reason: str, *, auth_url: str = "", account: str = "") -> None:
+        """`account`: whose login it is; only that of "" can be had from a terminal."""
+        how = f"`nanobot mcp login {server}` logs in from a terminal"
+        super().__init__(server, f"{reason}; {'open the address in authUrl to log in' if account else how}")
         self.auth_url = auth_url
 
 

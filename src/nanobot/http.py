@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver, ResolveResult
 
 CONNECT_S: Final = 10.0
-POOL_SIZE: Final = 100
 KEEP_ALIVE_S: Final = 60.0
 MAX_BODY: Final = 64 * 1024 * 1024
 
@@ -235,9 +234,10 @@ class _Sessions:
     def _connect(self, rules: AddressRules | None) -> aiohttp.TCPConnector:
         import aiohttp
 
+        # No limit for one host: each session may hold a stream there for as long as it lives, and requests
+        # would wait for ever behind such streams. Whoever opens connections bounds them.
         return aiohttp.TCPConnector(
             limit=0,
-            limit_per_host=POOL_SIZE,
             keepalive_timeout=KEEP_ALIVE_S,
             resolver=None if rules is None else _judging(rules),
             use_dns_cache=rules is None,

@@ -14,14 +14,16 @@ from typing import Any
 import anyio
 
 from nanobot.aio import task_group
-from nanobot.config.model import McpServer
+from nanobot.config.model import McpServer, SessionSettings
 from nanobot.http import open_http
 from nanobot.upstream.connection import BACKOFF_S, Upstream
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.pools import Pools
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.wire.call import Call
+from nanobot.wire.continuation import Continuation
 from nanobot.wire.rpc import Payload
+from nanobot.wire.versions import Era
 
 SANDBOX = find_sandbox()
 PEERS = Path(__file__).parent.parent / "peers"
@@ -92,17 +94,21 @@ async def pooled(
         with tempfile.TemporaryDirectory() as temporary:
             launcher = Launcher(sandbox=SANDBOX, home=home or Path(temporary))
 
-            def connect(server: McpServer, account: str) -> Upstream:
+            def connect(
+                server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+            ) -> Upstream:
                 return Upstream(
                     server,
                     http=http,
                     env=ENV | (env or {}),
                     version="1.2.3",
                     account=account,
+                    last_era=last_era,
+                    continuation=continuation,
                     launcher=launcher,
                 )
 
-            pools = Pools(servers, connect, idle_s=idle_s)
+            pools = Pools(servers, connect, sessions=SessionSettings(idle_timeout_s=idle_s))
             await group.start(pools.run)
             yield pools
             group.cancel_scope.cancel()

@@ -50,7 +50,7 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         transport=_transport(server),
         protocol=server.value("protocol", "auto"),
         sharing=server.value("sharing", "session"),
-        max_connections=server.value("maxConnections", 100),
+        max_connections=server.value("maxConnections"),
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,
         tool_overrides=_overrides(server),
         tool_prefix=server.text("toolPrefix"),

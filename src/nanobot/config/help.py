@@ -123,7 +123,8 @@ HELP: dict[str, str] = {
     "mcpServers.*.protocol": "`auto`, or the era of the protocol to speak.",
     "mcpServers.*.sharing": "Who shares a connection, and a process: one `session` (default), one `account`, "
     "or everybody (`global`); see [sharing](../sharing.md).",
-    "mcpServers.*.maxConnections": "Most connections at once (default 100); beyond it requests are refused.",
+    "mcpServers.*.maxConnections": "Most connections at once; beyond it requests are refused (default: 100 "
+    "processes, or `sessions.maxLive` to a remote server).",
     "mcpServers.*.allowTools": "Only these of its tools; `[]`: none.",
     "mcpServers.*.toolOverrides": "Only these of its tools, with a new name, description or schema.",
     "mcpServers.*.toolOverrides.*.name": "New name.",

@@ -226,6 +226,7 @@ class McpServer:
     HTTP; an image: the same in a container; none of them: built in.
 
     `allow_tools` None means all tools, an empty tuple none. `sandbox` None: the process is not confined.
+    `max_connections` None: as many as there may be sessions, or, of one that we start, 100.
     """
 
     name: str
@@ -248,7 +249,7 @@ class McpServer:
     """How a server with a url is spoken to; auto: as it wants it."""
     protocol: Literal["auto", "legacy", "modern"] = "auto"
     sharing: Sharing = "session"
-    max_connections: int = 100
+    max_connections: int | None = None
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])
     tool_prefix: str = ""
@@ -263,6 +264,11 @@ class McpServer:
     base_dir: Path = Path()
     """Directory of the document that declares the server: base of a relative `cwd`."""
     origin: Origin = NOWHERE
+
+    @property
+    def is_started(self) -> bool:
+        """Whether we start it, here or in a container."""
+        return bool(self.command) or self.in_container
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ class Access:
 
     def required(self, needed: LoginNeeded) -> LoginRequired:
         url = needed.flow.url if needed.flow is not None else ""
-        return LoginRequired(self._server.name, needed.reason, auth_url=url)
+        return LoginRequired(self._server.name, needed.reason, auth_url=url, account=self._account)
 
     async def news(self) -> None:
         """Wait a while for a token; `authorized` has been called if there is one."""

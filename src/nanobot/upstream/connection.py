@@ -36,7 +36,9 @@ from nanobot.wire.call import Call
 from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
+from nanobot.wire.client_http import HttpConnection
 from nanobot.wire.client_sse import open_remote
+from nanobot.wire.continuation import Continuation
 from nanobot.wire.http_reply import Refused, Unauthorized
 from nanobot.wire.notifications import (
     ACKNOWLEDGED,
@@ -114,6 +116,7 @@ class Upstream:
     """One configured server as `account` uses it. Used by many tasks at once.
 
     `env` is what `${NAME}` is looked up in. Nothing is started before somebody asks for something.
+    `last_era` is what the server spoke to others; `continuation` the session at a remote one to go on with.
     Without a `launcher` only what is not to be confined can be started, without `oauth` nobody can log in.
     """
 
@@ -125,6 +128,8 @@ class Upstream:
         env: Mapping[str, str],
         version: str,
         account: str = "",
+        last_era: Era | None = None,
+        continuation: Continuation | None = None,
         launcher: Launcher | None = None,
         oauth: OAuthClient | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
@@ -135,7 +140,9 @@ class Upstream:
         self._http = http if server.is_trusted else http.guarded(PUBLIC_ONLY)
         self._env = env
         self._launcher = launcher or Launcher(sandbox=None, home=Path(os.devnull))
-        self._hello = Hello(version=version, capabilities=CAPABILITIES, protocol=server.protocol)
+        self._hello = Hello(
+            version=version, capabilities=CAPABILITIES, protocol=server.protocol, last_era=last_era
+        )
         self._backoff_s = backoff_s
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
@@ -143,6 +150,7 @@ class Upstream:
         self._access = Access.of(server, oauth, self._try_again, account=account)
         self._login: LoginNeeded | None = None
         self._attempt_scope: anyio.CancelScope | None = None
+        self._continuation = continuation
         self._live: Connection | None = None
         self._failure: str | None = None
         self._next_attempt = math.inf
@@ -200,6 +208,17 @@ class Upstream:
             self._watchers.pop(key, None)
 
         return stop
+
+    def continuation(self) -> Continuation | None:
+        """What it takes to go on with the session at a remote server later; None where there is none."""
+        if self._continuation is not None:
+            return self._continuation  # nobody has needed it yet
+        return self._live.continuation if isinstance(self._live, HttpConnection) else None
+
+    def keep_session(self) -> None:
+        """Leave the session at a remote server as it is when the connection is closed."""
+        if isinstance(self._live, HttpConnection):
+            self._live.keeps_session = True
 
     async def _send(self, method: str, params: Payload, call: Call, timeout_s: float) -> Payload:
         may_repeat = True
@@ -315,13 +334,19 @@ class Upstream:
             self._login = e
         except (StartFailed, ConnectionLost, NoCommonVersion) as e:
             reason = str(e)
+            self._forget_era()
         except RpcError as e:
+            self._forget_era()
             reason = f"it refused the handshake: {e}"
         except Exception as e:  # boundary: one server must not end the others
             log.exception("connection ended by a fault", extra={"server": self.name})
             reason = f"an internal fault ({type(e).__name__}); the log has the details"
         lived_s = None if ready_at is None else anyio.current_time() - ready_at
         return lived_s, redacted(reason, self._secrets)
+
+    def _forget_era(self) -> None:
+        """The server may have become another one: the next attempt finds out anew."""
+        self._hello = replace(self._hello, last_era=None)
 
     @asynccontextmanager
     async def _opened(self, image: str) -> AsyncGenerator[Connection]:
@@ -349,6 +374,7 @@ class Upstream:
                     self._heard,
                     headers=target.headers,
                     transport=self._server.transport,
+                    continuation=self._continuation,
                 )
             )
 
@@ -373,6 +399,8 @@ class Upstream:
         connected = connection.connected
         is_return = self._connections > 0 or self.state.last_error != ""
         self._live = connection
+        self._continuation = None
+        self._hello = replace(self._hello, last_era=connected.era)
         self._enter(
             "ready",
             era=connected.era,

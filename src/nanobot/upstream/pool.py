@@ -23,8 +23,10 @@ from nanobot.errors import Busy
 from nanobot.upstream.connection import Upstream, UpstreamState
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
+from nanobot.wire.continuation import Continuation
 from nanobot.wire.rpc import Payload
 from nanobot.wire.source import Changed, Entry, Kind
+from nanobot.wire.versions import Era
 
 SWEEP_S: Final = 15.0
 """How often we look for connections that nobody needs any more; more often where they are kept for less."""
@@ -32,6 +34,10 @@ SWEEP_S: Final = 15.0
 _KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 _USEFUL: Final = ("ready", "starting", "auth_required", "backoff", "failed", "idle")
 """States, the one that says most of a server with several connections first."""
+
+
+Connect = Callable[[str, Era | None, Continuation | None], Upstream]
+"""Makes a connection for an account to a server that spoke this era before, to go on with a session there."""
 
 
 class Holds(Protocol):
@@ -78,18 +84,20 @@ class Pool:
     def __init__(
         self,
         server: McpServer,
-        connect: Callable[[str], Upstream],
+        connect: Connect,
         *,
         holds: Holds,
         idle_s: float,
+        most: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`connect` makes a connection for an account. One that is not held and not used for `idle_s` seconds
-        is closed; one that everybody shares never is."""
+        """`connect` makes a connection for an account; there are at most `most` at once. One that is not held
+        and not used for `idle_s` seconds is closed; one that everybody shares never is."""
         self._server = server
         self._connect = connect
         self._holds = holds
         self._idle_s = idle_s
+        self._most = most
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
         self._count = 0
@@ -97,7 +105,8 @@ class Pool:
         self._room = anyio.Event()
         self._restarts = 0
         """Of connections that are no more."""
-        self._last = connect("").state
+        self._last = connect("", None, None).state
+        self._continuations: dict[tuple[str, str], Continuation] = {}
         self._watchers: list[Changed] = []
         self._group: TaskGroup | None = None
 
@@ -154,15 +163,33 @@ class Pool:
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
 
-    def end(self, account: str, session: str) -> None:
-        """The session is over: its connection is closed as soon as nothing runs on it."""
-        if self._server.sharing != "session":
-            return
-        known = self._accounts.get(account)
-        member = known.members.get(session) if known is not None else None
-        if member is not None:
+    def end(self, account: str, session: str, *, is_over: bool = True) -> None:
+        """The session is over: its connection is closed as soon as nothing runs on it.
+
+        With `is_over` False it will go on, here or in another process: its session at a remote server is left
+        as it is, to be continued.
+        """
+        self._continuations.pop((account, session), None)
+        if (member := self._of(account, session)) is not None:
             member.has_ended = True
+            if not is_over:
+                member.upstream.keep_session()
             self._close_if_over(member)
+
+    def continuation(self, account: str, session: str) -> Continuation | None:
+        """What it takes to go on later with the session at a remote server; None where there is nothing."""
+        member = self._of(account, session)
+        return member.upstream.continuation() if member is not None else None
+
+    def continue_with(self, account: str, session: str, continuation: Continuation) -> None:
+        """Have the connection of a session, when it is opened, go on where an earlier one stopped."""
+        if self._server.sharing == "session" and self._of(account, session) is None:
+            self._continuations[account, session] = continuation
+
+    def _of(self, account: str, session: str) -> Member | None:
+        """The connection that the session has for itself."""
+        known = self._accounts.get(account) if self._server.sharing == "session" else None
+        return known.members.get(session) if known is not None else None
 
     def state(self, account: str | None = None) -> UpstreamState:
         """What is known of the server: of the connections of `account`, or if it has none or is None, of all.
@@ -212,7 +239,7 @@ class Pool:
                     known.spare, member.session = None, session
                     known.members[session] = member
                     return member
-            if self._count < self._server.max_connections:
+            if self._count < self._most:
                 return self._open(account, session)
             await self._make_room()
 
@@ -226,7 +253,7 @@ class Pool:
                     reader = max(known.all(), key=lambda member: (member.is_ready, member.used_at))
                     known.reader = reader
                 return reader
-            if self._count < self._server.max_connections:
+            if self._count < self._most:
                 return self._open(account, None, listing=kind)
             await self._make_room()
 
@@ -236,7 +263,8 @@ class Pool:
         """`listing`: what it is opened to list, if that is its purpose."""
         if self._group is None:
             raise RuntimeError("nothing can be connected: Pool.run is not running")
-        member = Member(self._connect(account), account, session, self._clock())
+        continuation = self._continuations.pop((account, session or ""), None)
+        member = Member(self._connect(account, self._era(), continuation), account, session, self._clock())
         known = self._accounts.get(account)
         is_back = known is None
         if known is None:
@@ -251,6 +279,13 @@ class Pool:
         if is_back:  # nobody has listened for this account meanwhile
             self._tell(account, [kind for kind in _KINDS if kind != listing])
         return member
+
+    def _era(self) -> Era | None:
+        """What the server spoke the last time."""
+        for member in self._members():
+            if member.is_ready:
+                return member.upstream.state.era
+        return self._last.era
 
     async def _keep(self, member: Member) -> None:
         try:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskStatus
 
 from nanobot.aio import task_group
-from nanobot.config.model import McpServer
+from nanobot.config.model import McpServer, SessionSettings
 from nanobot.upstream.connection import Upstream, UpstreamState
 from nanobot.upstream.pool import Pool
+from nanobot.wire.continuation import Continuation
+from nanobot.wire.versions import Era
+
+MOST_PROCESSES: Final = 100
+"""Of one server, where its definition says nothing else."""
+
+
+Connect = Callable[[McpServer, str, Era | None, Continuation | None], Upstream]
+"""Makes a connection to a server, for the rest as `pool.Connect`."""
 
 
 class Pools(Mapping[str, Pool]):
@@ -20,19 +31,20 @@ class Pools(Mapping[str, Pool]):
     def __init__(
         self,
         servers: Sequence[McpServer],
-        connect: Callable[[McpServer, str], Upstream],
+        connect: Connect,
         *,
-        idle_s: float,
+        sessions: SessionSettings,
     ) -> None:
-        """`connect` makes a connection to a server for an account; `idle_s`: see `Pool`."""
+        """`connect` makes a connection, which is kept as long as a session would be."""
         self._open: Counter[str] = Counter()
         self._sessions: set[tuple[str, str]] = set()
         self._pools = {
             server.name: Pool(
                 server,
-                lambda account, server=server: connect(server, account),
+                functools.partial(connect, server),
                 holds=self,
-                idle_s=idle_s,
+                idle_s=sessions.idle_timeout_s,
+                most=server.max_connections or (MOST_PROCESSES if server.is_started else sessions.max_live),
             )
             for server in servers
         }
@@ -69,15 +81,33 @@ class Pools(Mapping[str, Pool]):
             self._sessions.add((account, session))
             self._open[account] += 1
 
-    def ended(self, account: str, session: str) -> None:
-        """The session is over; its connections are closed."""
+    def ended(self, account: str, session: str, *, is_over: bool = True) -> None:
+        """The session is over; its connections are closed.
+
+        With `is_over` False it only leaves this process: sessions at remote servers wait to be continued, so
+        ask for the `continuations` first.
+        """
         if (account, session) in self._sessions:
             self._sessions.remove((account, session))
             self._open[account] -= 1
             if not self._open[account]:
                 del self._open[account]
         for pool in self._pools.values():
-            pool.end(account, session)
+            pool.end(account, session, is_over=is_over)
+
+    def continuations(self, account: str, session: str) -> dict[str, Any]:
+        """What has to be stored for `continue_with`, by server, as JSON; small, and changed only when a
+        connection is opened or its session at the server begins anew."""
+        found = {name: pool.continuation(account, session) for name, pool in self._pools.items()}
+        return {name: one.to_json() for name, one in found.items() if one is not None}
+
+    def continue_with(self, account: str, session: str, kept: Mapping[str, object]) -> None:
+        """Have a session that came back go on with its sessions at remote servers. To be called before the
+        first request; what is not understood, or belongs to another address by now, is left out."""
+        for name, one in kept.items():
+            continuation = Continuation.from_json(one)
+            if name in self._pools and continuation is not None:
+                self._pools[name].continue_with(account, session, continuation)
 
     def is_open(self, account: str, session: str | None) -> bool:
         return self._open[account] > 0 if session is None else (account, session) in self._sessions

@@ -77,6 +77,8 @@ class Hello:
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Declared once to legacy servers; modern ones are told per request what its caller can do."""
     protocol: EraChoice = "auto"
+    last_era: Era | None = None
+    """What the server spoke before, if it is known: tried first, and not believed."""
 
     @property
     def client_info(self) -> dict[str, str]:
@@ -152,7 +154,8 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
 
     With `auto` and `probe`, `server/discover` comes first and whatever refuses it is asked to `initialize`.
     Without `probe`, `initialize` comes first, because a legacy server on a pipe may never answer a method
-    it does not know; only its refusal by name (-32022, -32601) leads to the modern era.
+    it does not know; only its refusal by name (-32022, -32601) leads to the modern era. Where the era of the
+    last time is known, its question comes first.
     Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
     """
     if hello.protocol == "legacy":
@@ -162,6 +165,8 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
         if found is None:
             raise NoCommonVersion("only in revisions that begin with initialize")
         return found
+    if hello.last_era is not None:
+        probe = hello.last_era == "modern"
     if probe:
         return await _probe(peer, hello) or await _initialize(peer, hello)
     try:

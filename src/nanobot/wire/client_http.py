@@ -32,6 +32,7 @@ from nanobot.wire.client import (
     envelope,
     shake_hands,
 )
+from nanobot.wire.continuation import Continuation, place_of
 from nanobot.wire.envelope import NAMED_BY
 from nanobot.wire.http_reply import (
     EVENTS,
@@ -95,17 +96,24 @@ class NotStreamable(NanobotError):
 
 @asynccontextmanager
 async def open_streamable_http(
-    http: Carrier, url: str, hello: Hello, heard: Heard, *, headers: Mapping[str, str]
+    http: Carrier,
+    url: str,
+    hello: Hello,
+    heard: Heard,
+    *,
+    headers: Mapping[str, str],
+    continuation: Continuation | None = None,
 ) -> AsyncGenerator[HttpConnection]:
     """Shake hands with the server at `url` and serve requests until the block ends.
 
-    `headers` go with every request.
+    A `continuation` of that address stands for the handshake; one that the server has forgotten is replaced
+    by a new session with the first request. `headers` go with every request.
     Raises `NotStreamable`, `NoCommonVersion`, `RpcError`, `ConnectionLost`.
     """
     async with task_group() as group:
         connection = HttpConnection(http, url, hello, heard, headers, group)
         try:
-            await connection.open()
+            await connection.open(continuation)
             yield connection
         finally:
             group.cancel_scope.cancel()
@@ -129,6 +137,9 @@ class HttpConnection:
     ) -> None:
         self._http = http
         self._url = url
+        self._place = place_of(url)
+        self.keeps_session = False
+        """Whether the session goes on after this connection."""
         self._hello = hello
         self._heard = heard
         self._group = group
@@ -147,20 +158,33 @@ class HttpConnection:
 
     # Beginning and end
 
-    async def open(self) -> None:
+    async def open(self, continuation: Continuation | None) -> None:
+        if continuation is not None and continuation.is_at(self._url):
+            self._session = continuation.id
+            self._adopt(continuation.connected)
+        else:
+            self._adopt(await self._handshake())
+        self._group.start_soon(keep_listening, self)
+
+    async def _handshake(self) -> Connected:
         try:
-            connected = await shake_hands(self, self._hello, probe=True)
+            return await shake_hands(self, self._hello, probe=True)
         except RpcError as refusal:
             if self._refused_with in NOT_STREAMABLE and refusal.rpc_code != UNSUPPORTED_VERSION:
                 raise NotStreamable(refusal) from refusal
             raise
-        self._adopt(connected)
-        self._group.start_soon(keep_listening, self)
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """What it takes to go on with the session over another connection; None without one."""
+        if self._session is None or self._version is None:
+            return None
+        return Continuation(self._place, self._session, self.connected)
 
     async def say_goodbye(self) -> None:
-        """End the session, if there is one. A server need not support it."""
+        """End the session, if there is one that is not to go on. A server need not support it."""
         self._end("the connection was closed")
-        if self._session is None:
+        if self._session is None or self.keeps_session:
             return
         try:
             await self._http.request("DELETE", self._url, headers=self._plain_headers(), timeout_s=FAREWELL_S)

@@ -21,6 +21,7 @@ from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import Connection, ConnectionLost, Heard, Hello
 from nanobot.wire.client_duplex import DuplexConnection, open_duplex
 from nanobot.wire.client_http import NotStreamable, open_streamable_http
+from nanobot.wire.continuation import Continuation
 from nanobot.wire.http_reply import (
     EVENTS,
     JSON,
@@ -52,15 +53,19 @@ async def open_remote(
     *,
     headers: Mapping[str, str],
     transport: HttpTransport = "auto",
+    continuation: Continuation | None = None,
 ) -> AsyncGenerator[Connection]:
     """Shake hands with the server at `url` by the transport it speaks; serve requests until the block ends.
 
+    `continuation`: see `open_streamable_http`; the older transport has no sessions.
     Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
     """
     refused: NotStreamable | None = None
     if transport != "sse":
         try:
-            async with open_streamable_http(http, url, hello, heard, headers=headers) as connection:
+            async with open_streamable_http(
+                http, url, hello, heard, headers=headers, continuation=continuation
+            ) as connection:
                 yield connection
                 return
         except NotStreamable as e:
