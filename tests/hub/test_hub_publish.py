@@ -15,6 +15,7 @@ from nanobot.hub.publish import Publisher
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -387,3 +388,18 @@ async def test_a_server_published_alone_is_relayed_as_itself() -> None:
         server.is_down = True
         with pytest.raises(UpstreamUnavailable):
             await client.publisher.describe(NOBODY)
+
+
+async def test_an_argument_that_is_marked_for_a_header_must_stand_there_as_it_stands_in_the_body() -> None:
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    server = Server("one", [tool("locate", inputSchema=schema), tool("plain")])
+    async with publishing(Publish(mcp_servers=refs("one")), server, era="modern") as client:
+        client.call.headers = {b"mcp-param-region": b"us"}
+        await client.ask("tools/call", name="locate", arguments={"region": "us"})
+        await client.ask("tools/call", name="plain", arguments={"region": "eu"})
+        with pytest.raises(RpcError, match="mcp-param-region does not match argument region") as refused:
+            await client.ask("tools/call", name="locate", arguments={"region": "eu"})
+        client.call.headers = None  # on a pipe there are none
+        await client.ask("tools/call", name="locate", arguments={"region": "eu"})
+    assert refused.value.rpc_code == HEADER_MISMATCH
+    assert len(server.asked) == 3

@@ -13,7 +13,7 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from tests.peers.oauth_server import OAuthPeer
-from tests.upstream.oauth_world import World, world
+from tests.upstream.oauth_world import REDIRECT, World, world
 from tests.upstream.world import text_of, until, use
 from tests.wire.http_peer import serving
 
@@ -27,6 +27,8 @@ from nanobot.wire.dispatch import explain
 from nanobot.wire.rpc import INTERNAL_ERROR
 
 pytestmark = pytest.mark.anyio
+
+WEB_REDIRECT = "https://nanobot.example/oauth/callback"
 
 
 async def required(one: World) -> LoginRequired:
@@ -247,6 +249,23 @@ async def test_where_nobody_listens_for_the_answer_no_login_is_begun(tmp_path: P
 
 
 # What comes back from the authorization server
+
+
+@pytest.mark.parametrize(("redirect_uri", "kind"), [(REDIRECT, "native"), (WEB_REDIRECT, "web")])
+async def test_a_registration_says_what_kind_of_program_its_addresses_belong_to(
+    tmp_path: Path, redirect_uri: str, kind: str
+) -> None:
+    peer = OAuthPeer()
+    async with world(peer, tmp_path, redirect_uri=redirect_uri) as one:
+        await required(one)
+    assert [wish["application_type"] for wish in peer.registered] == [kind]
+
+
+async def test_an_issuer_spelled_in_another_way_is_another_issuer(tmp_path: Path) -> None:
+    async with world(OAuthPeer(), tmp_path) as one:
+        said = dict(await one.visit((await required(one)).auth_url))
+        with pytest.raises(AuthorizationFailed, match="another authorization server"):
+            await one.client.flows.answer({**said, "iss": said["iss"] + "/"})
 
 
 @pytest.mark.parametrize("iss", ["http://127.0.0.1:1", ""])

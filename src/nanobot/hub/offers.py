@@ -12,6 +12,7 @@ from nanobot.hub.published import Listing, Offer, Published
 from nanobot.hub.uri_template import UriTemplate
 from nanobot.hub.views import View
 from nanobot.wire.call import Caller
+from nanobot.wire.parameter_headers import MARK, Places, places_in
 from nanobot.wire.source import Kind
 
 MEMBERS: Final[Mapping[Kind, str]] = {
@@ -49,6 +50,7 @@ class Offers:
             kind: OfferedList(hub.view(kind, references[kind], account), kind, key) for kind in MEMBERS
         }
         self._matchers: tuple[Listing | None, list[tuple[UriTemplate, Published]]] = (None, [])
+        self._marked: tuple[Listing | None, Mapping[str, Places]] = (None, {})
 
     def warm(self, caller: Caller) -> None:
         """Have the lists prepared in the background; servers that were not needed yet are started."""
@@ -78,6 +80,15 @@ class Offers:
             case _:
                 owner = None
         return owner.server if owner is not None else ""
+
+    def places_in_headers(self, tool: str) -> Places | None:
+        """The arguments of a tool that its clients repeat in headers; None for nearly every tool."""
+        tools = self.lists["tools"].view.known()
+        if self._marked[0] is not tools:
+            marked = (item for item in tools.items if MARK.encode() in item.definition.raw)
+            places = {item.name: places_in(item.definition.object().get("inputSchema")) for item in marked}
+            self._marked = (tools, {name: found for name, found in places.items() if found})
+        return self._marked[1].get(tool)
 
     async def find_resource(self, uri: str, caller: Caller) -> Published | None:
         """The resource itself, else the template that may have made it: that with the longest beginning."""

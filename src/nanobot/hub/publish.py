@@ -20,6 +20,7 @@ from nanobot.hub.published import Offer, Published
 from nanobot.hub.references import agent_reference
 from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
 from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -128,11 +129,14 @@ class Publisher:
     async def _call_tool(self, params: Payload, call: Call) -> Payload:
         members = params.members()
         name = _text(members, "name")
-        tool = await self._offers_to(call.caller.account).lists["tools"].find(name, call.caller)
+        offers = self._offers_to(call.caller.account)
+        tool = await offers.lists["tools"].find(name, call.caller)
         if tool is None:
             raise self._unknown("tool", name, "tools", call)
         arguments = members.get("arguments")
         members["arguments"] = _EMPTY if arguments is None else msgspec.Raw(object_text(bytes(arguments)))
+        if call.headers is not None and (places := offers.places_in_headers(name)) is not None:
+            check(places, Payload.encoded(members["arguments"]).value, call.headers)
         members.pop("task", None)  # a client may ask for a task, but we do not offer any
         return await self._forward(tool, "tools/call", members, "name", call)
 

@@ -30,7 +30,7 @@ from nanobot.upstream.inputs import completed
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
-from nanobot.upstream.pages import read_pages
+from nanobot.upstream.pages import read_pages, without_broken_marks
 from nanobot.upstream.process import StartFailed, redacted
 from nanobot.wire.call import Call
 from nanobot.wire.carrier import Carrier
@@ -197,7 +197,10 @@ class Upstream:
         async def ask(method: str, params: Payload) -> Payload:
             return await self._send(method, params, Call(), min(self._limit_s, self._server.tool_timeout_s))
 
-        return await read_pages(self.name, kind, connected.capabilities, ask)
+        entries = await read_pages(self.name, kind, connected.capabilities, ask)
+        if kind == "tools" and connected.era == "modern" and self.state.kind == "http":
+            return without_broken_marks(self.name, entries)
+        return entries
 
     def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
         """Be told which lists changed; all of them when the server came back after an absence."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from nanobot.wire.parameter_headers import MARK, fault
 from nanobot.wire.rpc import INTERNAL_ERROR, METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 
@@ -73,6 +74,19 @@ async def read_pages(server: str, kind: Kind, capabilities: Mapping[str, Any], a
         seen.add(cursor)
     log.warning("list cut short", extra={"server": server, "list": kind, "entries": len(entries)})
     return entries
+
+
+def without_broken_marks(server: str, tools: Sequence[Entry]) -> Sequence[Entry]:
+    """The tools that can be called over HTTP: those whose arguments can be put into headers as they say."""
+    usable: list[Entry] = []
+    for tool in tools:
+        if MARK.encode() in tool.definition.raw and (
+            broken := fault(tool.definition.object().get("inputSchema"))
+        ):
+            log.warning("tool left out", extra={"server": server, "tool": tool.key, "reason": broken})
+        else:
+            usable.append(tool)
+    return usable
 
 
 async def _page(method: str, cursor: str | None, ask: Ask) -> _Page | None:

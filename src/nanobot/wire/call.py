@@ -54,6 +54,10 @@ class Call:
     ask: Ask | None = None
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`params._meta` of the request, decoded; without the reserved `io.modelcontextprotocol/` keys."""
+    log_level: str | None = None
+    """The least severe log messages that the caller wants to hear while it waits; None: none at all."""
+    headers: Mapping[bytes, bytes] | None = field(default=None, repr=False)
+    """Of the HTTP request by a modern client, which repeats some arguments there; names in lower case."""
     thread: str | None = None
     """Id of the thread for which a tool runs, if it runs for one."""
     folder: Path | None = None

@@ -23,6 +23,7 @@ from nanobot.wire.versions import (
     LEGACY_VERSIONS,
     META_CAPABILITIES,
     META_CLIENT_INFO,
+    META_LOG_LEVEL,
     META_SERVER_INFO,
     META_VERSION,
     MODERN_VERSIONS,
@@ -140,19 +141,23 @@ class Handshaker(Protocol):
     async def tell(self, method: str, *, version: str) -> None: ...
 
 
-def envelope(hello: Hello, version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def envelope(
+    hello: Hello, version: str, capabilities: Mapping[str, Any], *, log_level: str | None = None
+) -> dict[str, Any]:
     """The members that every modern request carries in `params._meta`."""
-    return {
+    members: dict[str, Any] = {
         META_VERSION: version,
         META_CLIENT_INFO: hello.client_info,
         META_CAPABILITIES: capabilities,
     }
+    return members if log_level is None else members | {META_LOG_LEVEL: log_level}
 
 
 async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connected:
     """Agree with a server on era and revision.
 
-    With `auto` and `probe`, `server/discover` comes first and whatever refuses it is asked to `initialize`.
+    With `auto` and `probe`, `server/discover` comes first and whatever refuses it is asked to `initialize`;
+    one that was only slow, and refuses that too, is asked to discover once more, without haste.
     Without `probe`, `initialize` comes first, because a legacy server on a pipe may never answer a method
     it does not know; only its refusal by name (-32022, -32601) leads to the modern era. Where the era of the
     last time is known, its question comes first.
@@ -167,43 +172,50 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
         return found
     if hello.last_era is not None:
         probe = hello.last_era == "modern"
+    was_slow = False
     if probe:
-        return await _probe(peer, hello) or await _initialize(peer, hello)
+        with anyio.move_on_after(PROBE_S) as haste:
+            if (found := await _probe(peer, hello)) is not None:
+                return found
+        was_slow = haste.cancelled_caught
     try:
         return await _initialize(peer, hello)
     except RpcError as refusal:
-        if refusal.rpc_code not in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND):
+        may_be_modern = was_slow or refusal.rpc_code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND)
+        if (probe and not was_slow) or not may_be_modern:
             raise
-        found = await _discover(peer, hello)
+        found = await (_probe if was_slow else _discover)(peer, hello)
         if found is None:
             raise
         return found
 
 
 async def _probe(peer: Handshaker, hello: Hello) -> Connected | None:
-    with anyio.move_on_after(PROBE_S):
-        try:
-            return await _discover(peer, hello)
-        except RpcError:
-            return None
-    return None
+    try:
+        return await _discover(peer, hello)
+    except RpcError:
+        return None
 
 
 async def _discover(peer: Handshaker, hello: Hello) -> Connected | None:
     """Facts of a modern server; None if it only knows legacy revisions.
 
+    A server that refuses our version and names one that we speak is asked once more, with that.
     Raises `NoCommonVersion` if all it knows is newer than we are.
     """
-    params = Payload.of({"_meta": envelope(hello, LATEST_MODERN, {})})
     try:
-        result = (await peer.ask("server/discover", params, version=LATEST_MODERN)).object()
+        result = await _ask_about(peer, hello, LATEST_MODERN)
     except RpcError as refusal:
         supported = _supported(refusal)
         if not supported:
             raise
-        if any(version in LEGACY_VERSIONS for version in supported):
+        common = [version for version in MODERN_VERSIONS if version in supported]
+        if common:
+            result = await _ask_about(peer, hello, common[-1])
+        elif any(version in LEGACY_VERSIONS for version in supported):
             return None
-        raise NoCommonVersion(", ".join(supported)) from refusal
+        else:
+            raise NoCommonVersion(", ".join(supported)) from refusal
     offered = [str(version) for version in _array(result.get("supportedVersions"))]
     common = [version for version in MODERN_VERSIONS if version in offered]
     if not common:
@@ -215,6 +227,11 @@ async def _discover(peer: Handshaker, hello: Hello) -> Connected | None:
         capabilities=_mapping(result.get("capabilities")),
         instructions=_text(result.get("instructions")),
     )
+
+
+async def _ask_about(peer: Handshaker, hello: Hello, version: str) -> Mapping[str, Any]:
+    params = Payload.of({"_meta": envelope(hello, version, {})})
+    return (await peer.ask("server/discover", params, version=version)).object()
 
 
 async def _initialize(peer: Handshaker, hello: Hello) -> Connected:

@@ -167,7 +167,7 @@ class DuplexConnection:
     def _envelope(self, call: Call) -> Mapping[str, Any]:
         if self.connected.era == "legacy":
             return {}
-        return envelope(self._hello, self.connected.version, answerable(call))
+        return envelope(self._hello, self.connected.version, answerable(call), log_level=call.log_level)
 
     # What the server says
 

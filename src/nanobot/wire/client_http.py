@@ -34,6 +34,7 @@ from nanobot.wire.client import (
 )
 from nanobot.wire.continuation import Continuation, place_of
 from nanobot.wire.envelope import NAMED_BY
+from nanobot.wire.header_values import header_text
 from nanobot.wire.http_reply import (
     EVENTS,
     JSON,
@@ -55,7 +56,7 @@ from nanobot.wire.listening import LASTED_S, changing_lists, growing_pauses, kee
 from nanobot.wire.mending import answered_by
 from nanobot.wire.notifications import CANCELLED, cancelled
 from nanobot.wire.outgoing import Outgoing, answerable, stamped
-from nanobot.wire.parameter_headers import ParameterHeaders, header_text
+from nanobot.wire.parameter_headers import ParameterHeaders
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
     UNSUPPORTED_VERSION,
@@ -320,7 +321,7 @@ class HttpConnection:
     def _envelope(self, call: Call) -> Mapping[str, object]:
         if self.connected.era == "legacy":
             return {}
-        return envelope(self._hello, self.connected.version, answerable(call))
+        return envelope(self._hello, self.connected.version, answerable(call), log_level=call.log_level)
 
     # One POST
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -11,6 +9,7 @@ import msgspec
 
 from nanobot.wire.call import Caller
 from nanobot.wire.exchange import Meta
+from nanobot.wire.header_values import header_value, plain_value
 from nanobot.wire.rpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -27,8 +26,6 @@ NAME_HEADER: Final = b"mcp-name"
 
 NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The member of the params that is repeated in the header `Mcp-Name`, by method."""
-_BASE64_START: Final = "=?base64?"
-_BASE64_END: Final = "?="
 
 
 class _Named(msgspec.Struct):
@@ -74,10 +71,10 @@ def unsupported(requested: str, supported: Iterable[str]) -> RpcError:
 
 
 def repeated_header(headers: Iterable[tuple[bytes, bytes]]) -> RpcError | None:
-    """A routing header given twice is refused: readers of the first and of the last would disagree."""
+    """A header of the protocol given twice is refused: readers of the first and the last would disagree."""
     seen: set[bytes] = set()
     for name, _ in headers:
-        if name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER):
+        if name.startswith(b"mcp-"):
             if name in seen:
                 return RpcError(HEADER_MISMATCH, f"header {name.decode()} appears more than once")
             seen.add(name)
@@ -85,30 +82,13 @@ def repeated_header(headers: Iterable[tuple[bytes, bytes]]) -> RpcError | None:
 
 
 def _check_headers(request: Request, version: Any, headers: Mapping[bytes, bytes]) -> None:
-    if _text(headers.get(VERSION_HEADER)) != version:
+    if plain_value(headers.get(VERSION_HEADER)) != version:
         raise RpcError(HEADER_MISMATCH, "header mcp-protocol-version does not match params._meta")
-    if _text(headers.get(METHOD_HEADER)) != request.method:
+    if plain_value(headers.get(METHOD_HEADER)) != request.method:
         raise RpcError(HEADER_MISMATCH, f"header mcp-method does not match the method {request.method!r}")
     member = NAMED_BY.get(request.method)
     if member is None:
         return
     name = getattr(_decode_named(request.params.raw), member)
-    if name is not None and _header_value(_text(headers.get(NAME_HEADER))) != name:
+    if name is not None and header_value(headers.get(NAME_HEADER)) != name:
         raise RpcError(HEADER_MISMATCH, f"header mcp-name does not match params.{member}")
-
-
-def _text(header: bytes | None) -> str | None:
-    return None if header is None else header.decode("latin-1")
-
-
-def _header_value(text: str | None) -> str | None:
-    """A header value may be `=?base64?…?=` around UTF-8. None if that is malformed: it matches nothing."""
-    if text is None or not (text.startswith(_BASE64_START) and text.endswith(_BASE64_END)):
-        return text
-    payload = text[len(_BASE64_START) : -len(_BASE64_END)]
-    try:
-        decoded = base64.b64decode(payload, validate=True)
-        # Two spellings of one value would let a header and a body look different to somebody between.
-        return decoded.decode() if base64.b64encode(decoded).decode() == payload else None
-    except (binascii.Error, ValueError):
-        return None

@@ -67,7 +67,17 @@ class Exchange(ABC):
     Leaving `scope` early is how a request is cancelled; `reason` then says why.
     """
 
-    __slots__ = ("_last_progress", "_least_level", "_meta", "_token", "caller", "reason", "request", "scope")
+    __slots__ = (
+        "_last_progress",
+        "_least_level",
+        "_meta",
+        "_token",
+        "caller",
+        "headers",
+        "reason",
+        "request",
+        "scope",
+    )
 
     def __init__(self, request: Request, meta: Meta, caller: Caller, *, least_level: int = 0) -> None:
         """`least_level` is that of the session; a modern request names its own. May raise `RpcError`."""
@@ -76,6 +86,7 @@ class Exchange(ABC):
             least_level = len(LEVELS) if wanted is None else level_of(wanted)
         self.request = request
         self.caller = caller
+        self.headers: Mapping[bytes, bytes] | None = None
         self.scope = anyio.CancelScope()
         self.reason = ""
         self._meta = meta
@@ -95,6 +106,8 @@ class Exchange(ABC):
             notify=self.notify,
             ask=self.ask if self.caller.era == "legacy" else None,
             meta=meta,
+            log_level=LEVELS[self._least_level] if self._least_level < len(LEVELS) else None,
+            headers=self.headers,
         )
 
     def notify(self, method: str, params: Payload) -> None:

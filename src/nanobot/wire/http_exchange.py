@@ -49,6 +49,8 @@ class HttpExchange(Exchange):
         super().__init__(request, meta, caller, least_level=session.peer.least_level if session else 0)
         self._http = http
         self._session = session
+        if session is None:
+            self.headers = http.headers
         self._events = http.reads.events
         self._side_tasks = side_tasks
         self._clock = clock

@@ -17,7 +17,6 @@ import anyio
 
 from nanobot.errors import StoreError
 from nanobot.ids import new_id
-from nanobot.upstream.oauth.addresses import same_identifier
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 from nanobot.upstream.oauth.grant import Grant
 from nanobot.upstream.oauth.token_endpoint import resource_parameter
@@ -110,9 +109,8 @@ class Flow:
         """The code, after it is clear who speaks: a foreign server must learn no code of ours (RFC 9207)."""
         server = self.grant.authorization_server
         named = said.get("iss")
-        if (named is None and server.says_issuer) or (
-            named is not None and not same_identifier(named, server.issuer)
-        ):
+        # Compared as text: whoever may vary the spelling of a name may also make two of one.
+        if server.says_issuer if named is None else named != server.issuer:
             raise AuthorizationFailed("the login was answered by another authorization server than was asked")
         if (error := said.get("error")) is not None:
             code = error if _ERROR_CODE.fullmatch(error) else "an error"

@@ -13,6 +13,7 @@ from nanobot.config.expand import expand
 from nanobot.config.model import OAuthSettings
 from nanobot.errors import ConfigError
 from nanobot.http import Http, HttpError
+from nanobot.upstream.oauth.addresses import is_loopback
 from nanobot.upstream.oauth.discovery import AuthorizationServer
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 from nanobot.upstream.oauth.grant import AuthMethod, Client
@@ -82,6 +83,8 @@ async def register(http: Http, server: AuthorizationServer, redirect_uri: str) -
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
         "token_endpoint_auth_method": method,
+        # A native program may use loopback addresses with any port, a web application its own https address.
+        "application_type": "native" if is_loopback(urlsplit(redirect_uri).hostname or "") else "web",
     }
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     try:
