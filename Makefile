@@ -8,7 +8,7 @@ PORT ?= 8080
 COMPILE := --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --no-annotate --universal \
 	--python-version 3.11
 
-.PHONY: demo test check bench docs constraints clean
+.PHONY: demo test conformance check bench docs constraints clean
 
 # Holds one conversation with the offline demo model, then serves. `make demo ONCE=1` stops after it.
 demo: $(VENV)/.core
@@ -17,6 +17,12 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+# The official conformance suite against us; Node.js comes from a Python package, the suite from npm.
+conformance: $(VENV)/.node
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/npm install --prefix tests/node --no-package-lock --no-audit --no-fund \
+		--loglevel=error
+	$(BIN)/python -m tests.conformance.run
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check
@@ -42,10 +48,15 @@ $(VENV)/.dev: $(VENV)/.core constraints/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints/dev.txt
 	@touch $@
 
+$(VENV)/.node: $(VENV)/.dev constraints/node.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r constraints/node.txt
+	@touch $@
+
 # Needs uv. Refreshes the exact versions after a change of the ranges in pyproject.toml.
 constraints:
 	uv pip compile $(COMPILE) --group build pyproject.toml -o constraints/core.txt
 	uv pip compile $(COMPILE) --group build --group dev pyproject.toml -o constraints/dev.txt
+	uv pip compile $(COMPILE) --group node -o constraints/node.txt
 
 clean:
 	rm -rf $(VENV) artifacts .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -11,6 +11,7 @@ from typing import Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 
 MISSING_CAPABILITY = -32021
 
@@ -51,9 +52,10 @@ def text(words: str) -> types.CallToolResult:
     return types.CallToolResult(content=[say(words)])
 
 
-def form(message: str, required: tuple[str, ...] | None = None, **properties: Any) -> types.ElicitRequest:
-    wanted = list(properties) if required is None else list(required)
-    schema = {"type": "object", "properties": properties, "required": wanted}
+def form(message: str, **properties: Any) -> types.ElicitRequest:
+    """A form all of whose fields have to be filled in, save those that are so already or are a choice."""
+    required = [name for name, field in properties.items() if field.keys() == {"type"}]
+    schema = {"type": "object", "properties": properties, "required": required}
     return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
 
 
@@ -64,27 +66,21 @@ def sample(words: str) -> types.CreateMessageRequest:
     )
 
 
-def needs(params: Any, key: str, message: str, field: str) -> types.InputRequiredResult | None:
-    """The question that has to be answered first; None if it was."""
-    if _content(_answers(params).get(key)).get(field):
-        return None
-    return types.InputRequiredResult(input_requests={key: form(message, **{field: STRING})})
-
-
 async def answer(ctx: Any, params: Any, key: str, question: Question) -> Any:
     """What the client says to `question`; None if it has yet to be asked, and `asked` is what to return."""
     if is_modern(ctx):
         return _answers(params).get(key)
     session, id = ctx.session, ctx.request_id
     match question:
-        case types.ElicitRequest(params=asked):
-            return await session.elicit_form(asked.message, asked.requested_schema, related_request_id=id)
-        case types.CreateMessageRequest(params=asked):
+        case types.ElicitRequest(params=types.ElicitRequestFormParams() as wanted):
+            return await session.elicit_form(wanted.message, wanted.requested_schema, related_request_id=id)
+        case types.CreateMessageRequest(params=wanted):
             return await session.create_message(
-                messages=asked.messages, max_tokens=asked.max_tokens, related_request_id=id
+                messages=wanted.messages, max_tokens=wanted.max_tokens, related_request_id=id
             )
         case _:
-            return await session.list_roots()
+            related = ServerMessageMetadata(related_request_id=id)
+            return await session.send_request(question, types.ListRootsResult, metadata=related)
 
 
 def asked(questions: Mapping[str, Question], state: str | None = None) -> types.InputRequiredResult:
@@ -157,20 +153,23 @@ async def what_client_can(ctx: Any, params: Any) -> Any:
         questions["thought"] = sample("Say something.")
     if "elicitation" in can:
         questions["name"] = form("What is your name?", name=STRING)
-    return asked(questions) if questions else text("You can be asked nothing.")
+    if not questions:
+        return text("You can be asked nothing.")
+    said = [await answer(ctx, params, key, question) for key, question in questions.items()]
+    return asked(questions) if None in said else text("everything was answered")
 
 
 async def needs_sampling(ctx: Any, params: Any) -> Any:
     if "sampling" not in capabilities(ctx):
-        wanted = {"requiredCapabilities": {"sampling": {}}}
+        wanted: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(MISSING_CAPABILITY, "this tool needs sampling", wanted)
     return text("You can sample.")
 
 
 def capabilities(ctx: Any) -> Mapping[str, Any]:
     """What the client of this request has declared."""
-    declared = (ctx.meta or {}).get("io.modelcontextprotocol/clientCapabilities") or {}
-    return declared if isinstance(declared, dict) else declared.model_dump(exclude_none=True)
+    declared = ctx.session.client_capabilities
+    return {} if declared is None else declared.model_dump(exclude_none=True)
 
 
 def _answers(params: Any) -> Mapping[str, Any]:
@@ -182,7 +181,8 @@ def _content(said: Any) -> Mapping[str, Any]:
 
 
 def _argument(params: Any, name: str) -> str:
-    return (params.arguments or {}).get(name, "")
+    given: Mapping[str, Any] = params.arguments or {}
+    return given.get(name, "")
 
 
 def _shown(what: str) -> Callable[[Any], str]:
@@ -193,10 +193,10 @@ ASKING: Mapping[str, Answer] = {
     "test_sampling": sampling,
     "test_elicitation": elicitation,
     "test_elicitation_sep1034_defaults": asks(
-        "answer", form("Check these values", (), **DEFAULTS), _shown("Elicitation completed")
+        "answer", form("Check these values", **DEFAULTS), _shown("Elicitation completed")
     ),
     "test_elicitation_sep1330_enums": asks(
-        "answer", form("Choose", (), **ENUMS), _shown("Elicitation completed")
+        "answer", form("Choose", **ENUMS), _shown("Elicitation completed")
     ),
     "test_input_required_result_elicitation": asks(
         "user_name",

@@ -1,7 +1,7 @@
 """The MCP server that the official conformance suite expects to find, made with the official SDK, both eras.
 
-Run as `python -m tests.peers.conformance_server`; it prints the address it serves. `conformance_tools.py` has its
-tools, `conformance_questions.py` those of them that ask the client.
+Run as `python -m tests.peers.conformance_server`; it prints the address it serves. `conformance_tools.py` has
+its tools, `conformance_questions.py` those of them that ask the client.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import EventMessage, EventStore
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPError
-from tests.peers.conformance_questions import is_modern, needs, say
+from tests.peers.conformance_questions import STRING, answer, asked, form, is_modern, say
 from tests.peers.conformance_tools import ANSWERS, CHANGES, IMAGE, PROMPTS, TOOLS, embedded, picture
 
 RETRY_MS = 100
+RESOURCE_NOT_FOUND = -32002
 
 
 class Events(EventStore):
@@ -81,7 +82,9 @@ async def read_resource(ctx: Any, params: Any) -> types.ReadResourceResult:
         case ["template", id, "data"]:
             body = {"id": id, "templateTest": True, "data": f"Data for ID: {id}"}
             return text_resource(uri, json.dumps(body), "application/json")
-    raise MCPError(types.INVALID_PARAMS if is_modern(ctx) else -32002, "no such resource", {"uri": uri})
+        case _:
+            code = types.INVALID_PARAMS if is_modern(ctx) else RESOURCE_NOT_FOUND
+            raise MCPError(code, "no such resource", {"uri": uri})
 
 
 def text_resource(uri: str, text: str, kind: str = "text/plain") -> types.ReadResourceResult:
@@ -94,7 +97,7 @@ async def list_prompts(ctx: Any, params: Any) -> types.ListPromptsResult:
 
 
 async def get_prompt(ctx: Any, params: Any) -> Any:
-    given = params.arguments or {}
+    given: dict[str, str] = params.arguments or {}
     match params.name:
         case "test_simple_prompt":
             return prompt(say("This is a simple prompt for testing."))
@@ -105,10 +108,12 @@ async def get_prompt(ctx: Any, params: Any) -> Any:
             return prompt(resource, say("Please process the embedded resource above."))
         case "test_prompt_with_image":
             return prompt(picture(), say("Please analyze the image above."))
-        case "test_input_required_result_prompt" if is_modern(ctx):
-            needed = needs(params, "user_context", "What context should I use?", "context")
-            return needed or prompt(say("Thank you for the context."))
-    raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name!r}")
+        case "test_input_required_result_prompt":
+            question = form("What context should I use?", context=STRING)
+            said = await answer(ctx, params, "user_context", question)
+            return asked({"user_context": question}) if said is None else prompt(say("Thank you."))
+        case name:
+            raise MCPError(types.INVALID_PARAMS, f"unknown prompt {name!r}")
 
 
 def prompt(*contents: Any) -> types.GetPromptResult:
@@ -128,7 +133,7 @@ async def accept(ctx: Any, params: Any) -> types.EmptyResult:
 def main() -> None:
     import uvicorn
 
-    server = Server(
+    server = Server(  # pyright: ignore[reportDeprecated]  # both eras: logging is of the older one
         "conformance",
         version="1.0.0",
         on_list_tools=list_tools,

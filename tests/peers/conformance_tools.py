@@ -37,8 +37,9 @@ def fixed(*contents: Any, is_error: bool = False) -> Answer:
 
 async def logging(ctx: Any, params: Any) -> types.CallToolResult:
     """Writes to the log of whoever wants to read it: a modern client says so with each request."""
+    meta: Mapping[str, Any] = ctx.meta or {}
     for words in ("Tool execution started", "Tool processing data", "Tool execution completed"):
-        if not is_modern(ctx) or (ctx.meta or {}).get(LOG_LEVEL):
+        if not is_modern(ctx) or LOG_LEVEL in meta:
             await ctx.session.send_log_message("info", words, related_request_id=ctx.request_id)
         await anyio.sleep(STEP_S)
     return text("Tool with logging executed successfully")
@@ -62,14 +63,16 @@ async def reconnection(ctx: Any, params: Any) -> types.CallToolResult:
 
 
 async def change_tools(ctx: Any, params: Any) -> types.CallToolResult:
-    _toggle(TOOLS, types.Tool(name="test_that_comes_and_goes", input_schema=NOTHING))
+    _toggle(
+        TOOLS, types.Tool(name="test_that_comes_and_goes", description="now and then", input_schema=NOTHING)
+    )
     await CHANGES.publish(ToolsListChanged())
     await ctx.session.send_tool_list_changed()
     return text("changed")
 
 
 async def change_prompts(ctx: Any, params: Any) -> types.CallToolResult:
-    _toggle(PROMPTS, types.Prompt(name="test_that_comes_and_goes"))
+    _toggle(PROMPTS, types.Prompt(name="test_that_comes_and_goes", description="now and then"))
     await CHANGES.publish(PromptsListChanged())
     await ctx.session.send_prompt_list_changed()
     return text("changed")
