@@ -11,9 +11,11 @@ import mcp_types as types
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, ListRoots, Resolve, Sample
+from mcp.server.request_state import RequestStateSecurity
 from pydantic import BaseModel
 
-server = MCPServer("asking", version="1.0")
+same_in_every_process = RequestStateSecurity(keys=["k" * 32])
+server = MCPServer("asking", version="1.0", request_state_security=same_in_every_process)
 RUNS = sys.argv[2] if len(sys.argv) > 2 else ""
 
 
@@ -46,6 +48,7 @@ async def greet(answer: Annotated[ElicitationResult[Name], Resolve(asked_name)])
 @server.tool()
 async def think(answer: Annotated[types.CreateMessageResult, Resolve(asked_model)]) -> str:
     """Asks the client's model."""
+    assert isinstance(answer.content, types.TextContent)
     return f"It says {answer.content.text}"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.wire.world import Client, TinyService, account_from_header, rpc, serving, tool
+from tests.wire.world import Client, TinyService, account_from_header, modern, rpc, serving, tool
 
 from nanobot.config.model import SessionSettings
 from nanobot.errors import StoreError
@@ -32,7 +32,12 @@ async def host(
 ) -> AsyncGenerator[tuple[Client, McpSessions]]:
     """An endpoint over the database in `home`, as one process of several would have it."""
     async with open_store(home / "nanobot.db") as store:
-        shared = Home(sessions=store.mcp_sessions, key=b"k" * 32, process=store.processes.own)
+        shared = Home(
+            sessions=store.mcp_sessions,
+            key=store.sealer().derive("test"),
+            process=store.processes.own,
+            is_alive=store.processes.is_alive,
+        )
         async with serving(service or TinyService(), home=shared, **options) as client:
             yield client, store.mcp_sessions
 
@@ -186,6 +191,25 @@ async def test_what_was_read_before_a_restart_is_not_mistaken_for_something_of_t
             first = await events.next()
             assert first["id"].startswith("0-0-")
             assert await events.next() == {"": "replay-lost"}
+
+
+async def test_r4_a_call_that_waits_in_another_process_is_answered_there(tmp_path: Path) -> None:
+    able: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    headers = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": "ask"}
+    params: dict[str, Any] = {"name": "ask", "arguments": {}}
+    async with host(tmp_path) as (there, _):
+        async with host(tmp_path) as (here, _):
+            asked = (await here.post(modern("tools/call", params, **able), **headers)).json()["result"]
+            [question] = asked["inputRequests"]
+            params["inputResponses"] = {question: {"action": "decline"}}
+            params["requestState"] = asked["requestState"]
+            retry = modern("tools/call", params, **able)
+            misled = (await there.post(retry, **headers)).json()["error"]
+            assert (misled["code"], misled["data"]) == (-32603, {"retryable": True})
+            assert "another process" in misled["message"]
+            assert "decline" in (await here.post(retry, **headers)).text
+        lost = (await there.post(retry, **headers)).json()["error"]
+        assert lost["code"] == -32602
 
 
 async def test_r8_resting_sessions_make_room_and_come_back(tmp_path: Path) -> None:
