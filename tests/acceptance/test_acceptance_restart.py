@@ -68,7 +68,7 @@ async def test_r3_a_legacy_client_goes_on_after_a_kill_and_the_tool_ran_once(tmp
     (tmp_path / "server.py").write_text(LEGACY_SERVER)
     runs = tmp_path / "runs"
     definition = {"args": [str(tmp_path / "server.py"), str(runs)]}
-    hello = {
+    hello: dict[str, Any] = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "t", "version": "1"},

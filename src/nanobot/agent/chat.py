@@ -17,7 +17,7 @@ from nanobot.agent.delegation import refusal
 from nanobot.agent.events import Body, Delta, MessageAdded, ToolFinished, ToolStarted, TurnStarted
 from nanobot.agent.handles import OnEvent
 from nanobot.agent.input import Input, chat_input
-from nanobot.builtin.agents import SESSION, ChatReply, Tell
+from nanobot.builtin.agents import ChatReply, Tell
 from nanobot.config.model import Agent
 from nanobot.errors import NotFound
 from nanobot.llm.messages import Message, item_json, output_json
@@ -25,6 +25,7 @@ from nanobot.llm.model import ArgumentsDelta, ReasoningDelta, TextDelta
 from nanobot.store.rows import ThreadRow
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import INVALID_PARAMS, RpcError
+from nanobot.wire.versions import META_SESSION
 
 if TYPE_CHECKING:
     from nanobot.agent.engine import Engine
@@ -56,16 +57,18 @@ class AgentChats:
 async def _thread(engine: Engine, agent: Agent, call: Call) -> tuple[ThreadRow, bool]:
     """The thread to go on with, and whether the client needs its id to come back to it."""
     account = call.caller.account
-    asked = call.meta.get(SESSION)
+    asked = call.meta.get(META_SESSION)
     if asked:
         try:
             return await engine.open_thread(id=str(asked), account=account), True
         except NotFound as e:
             raise RpcError(INVALID_PARAMS, "unknown session") from e
-    session = call.caller.session
-    key = f"mcp:{session}" if session else None
-    row = await engine.open_thread(key=key, account=account, agent=agent.id, kind="api")
-    return row, session is None
+    caller = call.caller
+    key = f"mcp:{caller.session}" if caller.session else None
+    row = await engine.open_thread(
+        key=key, account=account, agent=caller.agent or agent.id, kind="api", title=caller.title
+    )
+    return row, caller.session is None
 
 
 async def _turn(

@@ -103,25 +103,30 @@ class Engine:
         agent: str = "",
         kind: str = "chat",
         folder: Path | None = None,
+        title: str = "",
     ) -> ThreadRow:
         """The thread of `account` with this `id`, else the one with this `key`, made if there is none.
 
         `id` may also be a key; an unknown one is `NotFound`. With neither it is a new thread.
-        `agent`, `kind` and `folder` are those of a new thread; without `folder` it works in its own folder
-        under the home. Raises `NotFound` for an unknown agent, `StoreError`.
+        `agent`, `kind`, `folder` and `title` are those of a new thread; without `folder` it works in its own
+        folder under the home. Raises `NotFound` for an unknown agent, `StoreError`.
         """
         if agent:
             self._agent(agent)
         if id is not None:
             return await self._row(id, account)
         if key is None:
-            return await self._create(key, account, agent, kind, folder)
+            return await self._create(key, account, agent, kind, folder, title)
         async with self._opening:
             row = await self._threads.find(key, account=account)
             try:
-                return row or await self._create(key, account, agent, kind, folder)
+                return row or await self._create(key, account, agent, kind, folder, title)
             except Duplicate:  # another process has just made it
                 return await self._row(key, account)
+
+    async def has_thread(self, id: str, account: str) -> bool:
+        """Whether `account` has a thread with this id (or key). Raises `StoreError`."""
+        return await self._threads.find(id, account=account) is not None
 
     async def submit(
         self,
@@ -233,12 +238,12 @@ class Engine:
         return row
 
     async def _create(
-        self, key: str | None, account: str, agent: str, kind: str, folder: Path | None
+        self, key: str | None, account: str, agent: str, kind: str, folder: Path | None, title: str
     ) -> ThreadRow:
         id = new_uuid()
         own = folder or files_of(self._config.home, id)
         return await self._threads.create(
-            ThreadRow(id=id, key=key, account=account, agent=agent, kind=kind, folder=str(own))
+            ThreadRow(id=id, key=key, account=account, agent=agent, kind=kind, folder=str(own), title=title)
         )
 
     async def _conversation(self, thread_id: str, account: str) -> Conversation:

@@ -16,9 +16,8 @@ from nanobot.wire.call import NOBODY, Call, Caller, Notify
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Changed, Entry, Kind
+from nanobot.wire.versions import META_SESSION
 
-SESSION: Final = "ai.nanobot/session"
-"""Member of `_meta`: in a result the thread a conversation began in, in a request the one to go on with."""
 COMPLETION: Final = "ai.nanobot.progress/completion"
 """Member of the `_meta` of a progress notification: `{model, agent, messageID, role, item}`."""
 
@@ -241,7 +240,7 @@ def _result(reply: ChatReply) -> Payload:
     if reply.is_error:
         result["isError"] = True
     if reply.thread:
-        result["_meta"] = {SESSION: reply.thread}
+        result["_meta"] = {META_SESSION: reply.thread}
     return Payload.of(result)
 
 

@@ -48,6 +48,7 @@ class Publisher:
     def __init__(self, config: Config, hub: Hub, *, version: str, greeting: Greeting | None = None) -> None:
         """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
         self._greeting = greeting
+        self._agents = config.agents
         self._hub = hub
         self._description = _describe(config, version)
         self._lone = lone_server(config)
@@ -72,8 +73,11 @@ class Publisher:
         """Waits for nothing and has the lists prepared in the background meanwhile.
 
         If one server alone is published, it is that server's description, and only it can give one: raises
-        `UpstreamUnavailable`.
+        `UpstreamUnavailable`. Raises `RpcError` (-32602) for a caller who wants an agent that there is not.
         """
+        if caller.agent and caller.agent not in self._agents:
+            known = ", ".join(self._agents)
+            raise RpcError(INVALID_PARAMS, f"there is no agent {caller.agent!r}; known: {known}")
         session = None
         if self._greeting is not None and caller.era == "legacy":  # in the modern era nobody is greeted
             session = await self._greeting(caller)

@@ -124,6 +124,7 @@ async def serve_on(
         key=await to_thread.run_sync(lambda: store.sealer().derive("request states")),
         process=store.processes.own,
         is_alive=store.processes.is_alive,
+        has_thread=parts.engine.has_thread,
     )
     endpoint = McpEndpoint(
         service,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -77,6 +77,10 @@ def _only_us(process: str) -> bool:
     return False
 
 
+HasThread = Callable[[str, str], Awaitable[bool]]
+"""Whether there is a thread with this id for this account. May raise `StoreError`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Home:
     """By default a home without a door: nothing outlives the process, and nobody else is there."""
@@ -88,3 +92,5 @@ class Home:
     """The id of this process, never used again."""
     is_alive: Callable[[str], bool] = _only_us
     """Whether the process with this id still works in this home."""
+    has_thread: HasThread | None = None
+    """None where there are no threads."""

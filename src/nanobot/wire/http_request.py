@@ -149,18 +149,23 @@ def read_message(body: bytes) -> Message:
 def session_id(http: HttpRequest) -> str | None:
     """The session that a request names: by header, by a UUID in the path, or in the query of a GET."""
     headers, scope = http.headers, http.scope
-    named = headers.get(b"mcp-session-id") or headers.get(b"x-nanobot-session-id")
-    if named is not None:
-        return named.decode("latin-1")
-    before = ""
-    for segment in scope["path"].split("/"):
-        if len(segment) == 36 and before != "agents" and _is_uuid(segment):
-            return segment.lower()
-        before = segment
+    header = headers.get(b"mcp-session-id") or headers.get(b"x-nanobot-session-id")
+    if header is not None:
+        return header.decode("latin-1")
+    if (named := _uuid_in(scope["path"])) is not None:
+        return named
     if scope["method"] == "GET" and scope.get("query_string"):
         values = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=50).get("id")
         return values[0] if values else None
     return None
+
+
+def thread_id(http: HttpRequest) -> str | None:
+    """The thread or session that a modern request names outside its body."""
+    named = http.headers.get(b"x-nanobot-session-id")
+    if named is not None:
+        return named.decode("latin-1")
+    return None if http.scope["path"] == "/mcp" else _uuid_in(http.scope["path"])
 
 
 def agent_header(http: HttpRequest) -> str:
@@ -204,11 +209,22 @@ def _too_large(limit: int) -> Refusal:
     return Refusal(413, error, headers=(_CLOSE,))
 
 
+def _uuid_in(path: str) -> str | None:
+    """The first segment that is a UUID and not the id of an agent."""
+    before = ""
+    for segment in path.split("/"):
+        if len(segment) == 36 and before != "agents" and _is_uuid(segment):
+            return segment.lower()
+        before = segment
+    return None
+
+
 def _words(header: bytes | None) -> str:
     """A header as one line of text of bounded length."""
     if not header:
         return ""
-    return " ".join("".join(c for c in header.decode("utf-8", "replace") if c.isprintable()).split())[:200]
+    line = " ".join(header.decode("utf-8", "replace").split())
+    return "".join(letter for letter in line if letter.isprintable())[:200]
 
 
 def _is_uuid(text: str) -> bool:

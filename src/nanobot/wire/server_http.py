@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -42,6 +43,7 @@ from nanobot.wire.http_request import (
     read_message,
     send_empty,
     session_id,
+    thread_id,
     title_header,
 )
 from nanobot.wire.notifications import PREFIX
@@ -70,7 +72,7 @@ from nanobot.wire.session import STANDALONE, Session
 from nanobot.wire.sessions import Attendance, Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
-from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_VERSION, MODERN_VERSIONS
+from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_SESSION, META_VERSION, MODERN_VERSIONS
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +123,7 @@ class McpEndpoint:
         `home` is what outlives this process: without one, sessions do not. `attendance` is told of them.
         """
         home = home or Home()
+        self._has_thread = home.has_thread
         self._service = service
         self._settings = settings
         self._clock = clock
@@ -303,7 +306,7 @@ class McpEndpoint:
             elif session.peer.changed:
                 self._sessions.note(session)
         except Busy as full:
-            raise Refusal(503, RpcError(BUSY, str(full)), id=request.id, headers=(_RETRY,)) from full
+            raise _full(full, request.id) from full
         await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
 
     async def _modern(self, http: HttpRequest, request: Request, meta: Meta) -> None:
@@ -315,7 +318,14 @@ class McpEndpoint:
             raise Refusal(400, error, id=request.id)
         try:
             caller = open_envelope(request, meta, account=http.account, headers=http.headers)
+            named = thread_id(http) or meta.get(META_SESSION)
+            if named is not None:
+                caller, meta = await self._attach(named, caller, meta)
             exchange = self._exchange(http, request, meta, caller, None)
+        except StoreError as failure:
+            raise _store_down(failure, request.id) from failure
+        except Busy as full:
+            raise _full(full, request.id) from full
         except RpcError as error:
             raise Refusal(_MODERN_STATUS[error.rpc_code], error, id=request.id) from error
         outcome = await exchange.settle(self._dispatcher.modern(exchange), self._patience)
@@ -323,6 +333,24 @@ class McpEndpoint:
             raise Disconnected
         status = _MODERN_STATUS.get(outcome.rpc_code, 200) if isinstance(outcome, RpcError) else 200
         await exchange.answer(outcome, status, ())
+
+    async def _attach(self, named: object, caller: Caller, meta: Meta) -> tuple[Caller, Meta]:
+        """A modern request on behalf of a legacy session, or of a thread.
+
+        Raises `RpcError` (-32602) for one that there is not, `StoreError` and `Busy` as `Sessions.fetch`.
+        """
+        if isinstance(named, str):
+            account = caller.account
+            session = self._sessions.find(named, account)
+            if session is None and self._has_thread is not None and await self._has_thread(named, account):
+                return caller, {**meta, META_SESSION: named}
+            session = session or await self._sessions.fetch(named, account)
+            if session is not None:
+                session.used_at = self._clock()
+                rest = {name: value for name, value in meta.items() if name != META_SESSION}
+                ours = session.peer.caller
+                return replace(caller, session=session.id, agent=ours.agent, title=ours.title), rest
+        raise RpcError(INVALID_PARAMS, "unknown session")
 
     def _exchange(
         self, http: HttpRequest, request: Request, meta: Meta, caller: Caller, session: Session | None
@@ -344,7 +372,7 @@ class McpEndpoint:
         try:
             session = await self._sessions.fetch(named, http.account)
         except Busy as full:
-            raise Refusal(503, RpcError(BUSY, str(full)), id=request, headers=(_RETRY,)) from full
+            raise _full(full, request) from full
         except StoreError as failure:
             raise _store_down(failure, request) from failure
         if session is None:
@@ -439,6 +467,10 @@ def _missing(request: Id | None) -> Refusal:
 
 def _not_found(request: Id | None) -> Refusal:
     return Refusal(404, RpcError(INVALID_REQUEST, "Session not found"), id=request)
+
+
+def _full(full: Busy, request: Id | None) -> Refusal:
+    return Refusal(503, RpcError(BUSY, str(full)), id=request, headers=(_RETRY,))
 
 
 def _store_down(failure: StoreError, request: Id | None) -> Refusal:

@@ -23,6 +23,8 @@ META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 META_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+META_SESSION: Final = "ai.nanobot/session"
+"""Ours: in a result the thread a conversation began in, in a request the thread or session to go on with."""
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 
