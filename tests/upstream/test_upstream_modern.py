@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 from starlette.responses import JSONResponse, Response
-from tests.upstream.world import running
+from tests.upstream.world import running, use
 from tests.wire.http_peer import Answer, Asked, Peer, answer, serving
 
 from nanobot.config.model import McpServer
 from nanobot.wire import client
 from nanobot.wire.call import Call
-from nanobot.wire.rpc import Payload
+from nanobot.wire.rpc import Payload, RpcError
 
 pytestmark = pytest.mark.anyio
 
@@ -58,13 +58,18 @@ async def test_a_server_that_names_our_version_in_its_refusal_is_asked_once_more
     assert peer.times("initialize") == 0
 
 
-async def test_a_modern_server_that_is_slow_at_first_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_modern_server_that_is_slow_at_first_is_not_given_up(
+    monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
     """Its silence makes us take it for a legacy one; when it refuses that, it gets all the time it needs."""
     monkeypatch.setattr(client, "PROBE_S", 0.05)
 
     async def slow(asked: Asked) -> Answer:
         if asked.method == "server/discover" and peer.times("server/discover") == 1:
             await anyio.sleep_forever()
+        if asked.method == "initialize" and not refuses:
+            return answer(asked, {"protocolVersion": "2026-07-28", "capabilities": {}})
         return await usual(asked)
 
     peer = modern()
@@ -85,6 +90,25 @@ async def test_a_tool_whose_arguments_cannot_be_put_into_headers_is_left_out() -
         running(McpServer(name="far", url=url)) as upstream,
     ):
         assert [entry.key for entry in await upstream.listing("tools")] == ["good", "odd"]
+
+
+async def test_a_call_without_its_header_is_made_again_once_the_tools_were_read() -> None:
+    """Another connection of ours may have read the list: this one does not know the tool's marks."""
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+
+    def strict(asked: Asked) -> Answer:
+        if asked.method == "tools/call" and asked.headers.get("mcp-param-region") != "eu":
+            return refused(asked, -32020, "header mismatch")
+        return None
+
+    peer = modern(strict, [{"name": "locate", "inputSchema": schema}])
+    async with serving(peer) as url, running(McpServer(name="far", url=url)) as upstream:
+        for _ in range(2):
+            assert await use(upstream, "locate", region="eu") == {"of": "tools/call"}
+        with pytest.raises(RpcError, match="header mismatch"):
+            await use(upstream, "locate", region="us")
+    assert peer.times("tools/call") == 5
+    assert peer.times("tools/list") == 2
 
 
 @pytest.mark.parametrize("level", ["info", None])

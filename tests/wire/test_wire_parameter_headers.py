@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.wire.world import META
 
+from nanobot.wire.envelope import open_envelope
 from nanobot.wire.header_values import header_text, header_value
 from nanobot.wire.parameter_headers import check, fault, places_in
-from nanobot.wire.rpc import HEADER_MISMATCH, RpcError
+from nanobot.wire.rpc import HEADER_MISMATCH, Payload, Request, RpcError
 
 
 def schema(**properties: Any) -> dict[str, Any]:
@@ -28,6 +30,16 @@ def test_any_text_survives_the_way_through_a_header(text: str) -> None:
     assert sent.isprintable()
     assert header_value(sent.encode()) == text
     assert header_value(f" \t{sent} ".encode()) == text
+
+
+def test_blanks_around_a_header_of_the_envelope_are_not_part_of_it() -> None:
+    request = Request(1, "tools/call", Payload.of({"name": "echo"}))
+    headers = {
+        b"mcp-protocol-version": b"2026-07-28 ",
+        b"mcp-method": b"\ttools/call",
+        b"mcp-name": b"  echo  ",
+    }
+    assert open_envelope(request, META, headers=headers).era == "modern"
 
 
 @pytest.mark.parametrize("header", ["=?base64?SGVsbG8?=", "=?base64?SGVs!!!bG8=?=", "=?base64?/w==?=", None])

@@ -83,6 +83,8 @@ class TinyService:
                 for level in ("debug", "error"):
                     call.notify("notifications/message", Payload.of({"level": level, "data": level}))
                 return text("reported")
+            case "level":
+                return text(str(call.log_level))
             case "flood":
                 for number in range(1500):
                     call.notify("notifications/message", Payload.of({"level": "info", "data": number}))

@@ -33,6 +33,8 @@ from nanobot.wire.versions import (
 PROBE_S: Final = 3.0
 """How long a server may think about `server/discover` before it is taken for one of the legacy era."""
 
+_NOT_KNOWN: Final = (UNSUPPORTED_VERSION, METHOD_NOT_FOUND)
+
 EraChoice = Literal["auto", "legacy", "modern"]
 
 Heard = Callable[[str, Payload], None]
@@ -180,11 +182,12 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
         was_slow = haste.cancelled_caught
     try:
         return await _initialize(peer, hello)
-    except RpcError as refusal:
-        may_be_modern = was_slow or refusal.rpc_code in (UNSUPPORTED_VERSION, METHOD_NOT_FOUND)
-        if (probe and not was_slow) or not may_be_modern:
-            raise
-        found = await (_probe if was_slow else _discover)(peer, hello)
+    except (RpcError, NoCommonVersion) as refusal:
+        found = None
+        if was_slow:
+            found = await _probe(peer, hello)
+        elif not probe and isinstance(refusal, RpcError) and refusal.rpc_code in _NOT_KNOWN:
+            found = await _discover(peer, hello)
         if found is None:
             raise
         return found

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -58,6 +58,7 @@ from nanobot.wire.notifications import CANCELLED, cancelled
 from nanobot.wire.outgoing import Outgoing, answerable, stamped
 from nanobot.wire.parameter_headers import ParameterHeaders
 from nanobot.wire.rpc import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     UNSUPPORTED_VERSION,
     ErrorResponse,
@@ -79,6 +80,7 @@ SILENCE_S: Final = 300.0
 """A stream of news that is silent for so long, keep-alives included, is opened again."""
 FAREWELL_S: Final = 2.0
 TELL_S: Final = 30.0
+MAX_TOOL_PAGES: Final = 100
 
 
 NOT_STREAMABLE: Final = frozenset({400, 404, 405, 406, 415, 501})
@@ -307,11 +309,25 @@ class HttpConnection:
                         f"it is busy (HTTP status {later.status})", maybe_sent=False
                     ) from None
                 await anyio.sleep(later.after_s)
+            except RpcError as refusal:
+                if is_last or method != "tools/call" or refusal.rpc_code != HEADER_MISMATCH:
+                    raise
+                await self._learn_parameters()  # somebody else has read the list, or it has changed
             else:
                 if method == "tools/list" and self.connected.era == "modern":
                     self._parameters.learn(result)
                 return result
         raise AssertionError("unreachable")
+
+    async def _learn_parameters(self) -> None:
+        """Read the list of tools for what it says about headers."""
+        params: dict[str, Any] = {}
+        for _ in range(MAX_TOOL_PAGES):
+            page = await self.request("tools/list", Payload.of(params), Call(), timeout_s=TELL_S)
+            cursor = Payload.encoded(page.members().get("nextCursor", b"null")).value
+            if not isinstance(cursor, str):
+                return
+            params["cursor"] = cursor
 
     def _withdraw(self, outgoing: Outgoing) -> None:
         """Tell a legacy server that nobody waits; to a modern one the closed stream has said so."""
