@@ -13,14 +13,16 @@ from tests.server.world import Served
 from nanobot.config.model import ApiKey, AuthSettings
 from nanobot.sse import SseParser
 
-KEYS = {name: f"nb-{name}-CANARYaaaaaaaa" for name in ("ann", "bob")}
+KEYS = {name: f"nb-{name.replace(' ', '-')}-CANARYaaaaaaaa" for name in ("ann", "ann renewed", "bob")}
+"""Of the accounts `ann`, who has two, and `bob`."""
 AUTH = AuthSettings(
     api_keys=tuple(
-        ApiKey(name=name, sha256=hashlib.sha256(key.encode()).hexdigest()) for name, key in KEYS.items()
+        ApiKey(name=name.partition(" ")[0], sha256=hashlib.sha256(key.encode()).hexdigest())
+        for name, key in KEYS.items()
     )
 )
 MODERN = "2026-07-28"
-_ENVELOPE: dict[str, Any] = {
+ENVELOPE: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": MODERN,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
@@ -60,7 +62,7 @@ class SharingClient:
         headers = self.headers | {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
         if "name" in params:
             headers["Mcp-Name"] = params["name"]
-        return _message((await self._post(method, params | {"_meta": _ENVELOPE}, headers)).body)
+        return _message((await self._post(method, params | {"_meta": ENVELOPE}, headers)).body)
 
     async def run(self, code: str, *, modern: bool = False) -> Any:
         """What `result` is after the server has run `code`."""

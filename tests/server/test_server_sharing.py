@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.server.sharing_client import AUTH, SharingClient
+from tests.peers.oauth_server import OAuthPeer
+from tests.server.sharing_client import AUTH, ENVELOPE, MODERN, SharingClient
 from tests.server.world import Events, Served, served
 from tests.upstream.world import probe, until
+from tests.wire.http_peer import serving
 
 from nanobot.config.model import AuthSettings, Config, McpServer, Publish, Reference
 
@@ -80,6 +83,15 @@ async def test_modern_requests_of_an_account_share_what_no_session_and_no_other_
         assert await (await SharingClient(nanobot, "ann").begin()).pid() != mine
 
 
+async def test_another_token_of_the_same_account_changes_no_connection(tmp_path: Path) -> None:
+    async with sharing(tmp_path, probe()) as nanobot:
+        ann = await SharingClient(nanobot, "ann").begin()
+        pid = await ann.pid()
+        renewed = SharingClient(nanobot, "ann renewed")
+        renewed.headers["Mcp-Session-Id"] = ann.session
+        assert await renewed.pid() == pid
+
+
 async def test_one_person_alone_has_one_process(tmp_path: Path) -> None:
     """The connection that lists were read through becomes that of the first session."""
     async with sharing(tmp_path, probe(), auth=None) as nanobot:
@@ -142,3 +154,31 @@ async def test_no_more_than_the_most_connections_are_opened_and_the_refusal_says
         assert "mcpServers.probe.maxConnections" in refused["error"]["message"]
         await two.end()
         assert await three.pid()
+
+
+async def test_a_client_that_only_listens_keeps_what_it_hears_of_connected(tmp_path: Path) -> None:
+    async with sharing(tmp_path, probe()) as nanobot:
+        upstreams = nanobot.app.upstreams
+        headers = SharingClient(nanobot, "ann").headers | {
+            "MCP-Protocol-Version": MODERN,
+            "Mcp-Method": "subscriptions/listen",
+        }
+        params = {"_meta": ENVELOPE, "notifications": {"toolsListChanged": True}}
+        listen = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
+        async with nanobot.events("/mcp", listen, headers) as stream:
+            await next_message(stream)
+            assert upstreams.is_open("ann", None)
+            assert not upstreams.is_open("bob", None)
+        await until(lambda: not upstreams.is_open("ann", None))
+
+
+async def test_a_server_that_waits_for_the_logins_of_accounts_is_no_failure(tmp_path: Path) -> None:
+    async with serving(OAuthPeer()) as url, sharing(tmp_path, McpServer(name="far", url=url)) as nanobot:
+        await nanobot.ask("GET", "/healthz")
+        await until(lambda: nanobot.app.upstreams["far"].state().state == "auth_required")
+        health = await nanobot.ask("GET", "/healthz")
+        with anyio.fail_after(20):
+            while health.json["status"] == "starting":
+                health = await nanobot.ask("GET", "/healthz")
+        assert (health.status, health.json["checks"]["catalog"]) == (200, "ok")
+        assert health.json["checks"]["servers"]["far"].startswith("auth_required")

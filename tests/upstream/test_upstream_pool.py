@@ -101,6 +101,13 @@ async def test_a_connection_that_everybody_shares_stays() -> None:
         assert await pid(pools["probe"], of("b", "t")) == shared
 
 
+async def test_no_process_outlives_its_pool() -> None:
+    async with pooled(probe(), probe("other")) as pools:
+        pids = [await pid(pools[name], of("a", f"s{n}")) for name in ("probe", "other") for n in range(3)]
+        assert all(map(lives, pids))
+    assert not any(map(lives, pids))
+
+
 async def test_a_session_that_ends_lets_its_calls_end_first(tmp_path: Path) -> None:
     entered, go_on = tmp_path / "entered", tmp_path / "go-on"
     os.mkfifo(go_on)

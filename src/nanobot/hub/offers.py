@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nanobot.config.model import Reference
+from nanobot.errors import LoginRequired
 from nanobot.hub.hub import Hub
 from nanobot.hub.pages import Pages
 from nanobot.hub.published import Listing, Offer, Published
@@ -65,6 +66,7 @@ class Offers:
             things=sum(len(listing.items) for listing in listings),
             is_asked=any(offered.view.is_asked for offered in self.lists.values()),
             is_pending=any(one.code == "pending" for one in missing),
+            wants_login=any(one.code == LoginRequired.code for one in missing),
             reasons=tuple(dict.fromkeys(one.message for one in missing if one.is_failure)),
         )
 

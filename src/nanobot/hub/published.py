@@ -55,10 +55,12 @@ class Offer:
 
     `things`: tools, prompts, resources and templates together ·
     `is_asked`: whether anything is to be published at all · `is_pending`: some server has not answered yet ·
+    `wants_login`: some server shows what it has only to people who have logged in ·
     `reasons`: a sentence for each server that failed.
     """
 
     things: int
     is_asked: bool
     is_pending: bool
+    wants_login: bool = False
     reasons: tuple[str, ...] = ()

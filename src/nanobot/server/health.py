@@ -81,7 +81,7 @@ class HealthCheck:
         database = await self._database()
         states = list(self._servers())  # nothing is awaited from here on: the checks are of one moment
         offer = self._offering.offer()
-        catalogue, catalogue_reason = _judge_offer(offer)
+        catalogue, catalogue_reason = self._judge_offer(offer)
         servers, servers_reason = self._judge_servers(states)
         checks = {
             "database": database or "ok",
@@ -104,6 +104,16 @@ class HealthCheck:
         except NanobotError as e:
             return str(e)
         return ""
+
+    def _judge_offer(self, offer: Offer) -> tuple[Health, str]:
+        if offer.things or not offer.is_asked:
+            return "ok", ""
+        if offer.wants_login and self._config.auth.is_on:
+            return "ok", ""  # each account logs in for itself, and the check has none
+        if offer.is_pending:
+            return "starting", "Nothing of what is published has been listed yet."
+        reasons = " ".join(offer.reasons)
+        return "failing", "Nothing of what is published is available." + (f" {reasons}" if reasons else "")
 
     def _judge_servers(self, states: Sequence[UpstreamState]) -> tuple[Health, str]:
         """One that works is enough; an agent that can be talked to is enough too."""
@@ -128,15 +138,6 @@ def health_path(text: str) -> str:
     if path.split("/")[1] in _TAKEN:
         raise UsageError(f"{text!r} cannot be the path for health: other things are served below it.")
     return path
-
-
-def _judge_offer(offer: Offer) -> tuple[Health, str]:
-    if offer.things or not offer.is_asked:
-        return "ok", ""
-    if offer.is_pending:
-        return "starting", "Nothing of what is published has been listed yet."
-    reasons = " ".join(offer.reasons)
-    return "failing", "Nothing of what is published is available." + (f" {reasons}" if reasons else "")
 
 
 def _brief(state: UpstreamState) -> str:

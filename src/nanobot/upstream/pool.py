@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -140,23 +141,20 @@ class Pool:
         member = known.members.get(session) if known is not None else None
         if member is None:
             member = await self._claim(account, session)
-        member.busy += 1
+        member.busy += 1  # as `_using` does, without its costs
         try:
             return await member.upstream.request(method, params, call)
         finally:
             self._release(member)
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
-        member = await self._reader(self._account(caller), kind)
-        member.busy += 1
-        try:
-            return await member.upstream.listing(kind)
-        finally:
-            self._release(member)
+        with self._using(await self._reader(self._account(caller), kind)) as upstream:
+            return await upstream.listing(kind)
 
     async def ready(self, caller: Caller) -> Connected:
         """What the server says of itself to the account of `caller`. Raises `UpstreamUnavailable`, `Busy`."""
-        return await (await self._reader(self._account(caller))).upstream.ready()
+        with self._using(await self._reader(self._account(caller))) as upstream:
+            return await upstream.ready()
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         """Be told which lists of which account changed; also when something may have changed unheard."""
@@ -314,6 +312,14 @@ class Pool:
         if member.busy or not self.is_personal:
             return False
         return not self._holds.is_open(member.account, member.session or None)
+
+    @contextmanager
+    def _using(self, member: Member) -> Generator[Upstream]:
+        member.busy += 1
+        try:
+            yield member.upstream
+        finally:
+            self._release(member)
 
     def _release(self, member: Member) -> None:
         member.busy -= 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -19,10 +19,11 @@ from anyio.abc import TaskStatus
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.errors import Busy, StoreError
+from nanobot.ids import new_id
 from nanobot.sse import whole_number
 from nanobot.wire.call import Caller
 from nanobot.wire.changes import change_key
-from nanobot.wire.dispatch import Dispatcher
+from nanobot.wire.dispatch import Dispatcher, Outcome
 from nanobot.wire.envelope import open_envelope, repeated_header, unsupported
 from nanobot.wire.event_stream import REPLAY_LOST, Clock, EventStream
 from nanobot.wire.exchange import Meta, cancelled_by, read_meta
@@ -328,7 +329,10 @@ class McpEndpoint:
             raise _full(full, request.id) from full
         except RpcError as error:
             raise Refusal(_MODERN_STATUS[error.rpc_code], error, id=request.id) from error
-        outcome = await exchange.settle(self._dispatcher.modern(exchange), self._patience)
+        settled = exchange.settle(self._dispatcher.modern(exchange), self._patience)
+        if request.method == "subscriptions/listen":
+            settled = self._listening(http.account, settled)
+        outcome = await settled
         if exchange.scope.cancelled_caught:
             raise Disconnected
         status = _MODERN_STATUS.get(outcome.rpc_code, 200) if isinstance(outcome, RpcError) else 200
@@ -351,6 +355,17 @@ class McpEndpoint:
                 ours = session.peer.caller
                 return replace(caller, session=session.id, agent=ours.agent, title=ours.title), rest
         raise RpcError(INVALID_PARAMS, "unknown session")
+
+    async def _listening(self, account: str, settled: Awaitable[Outcome]) -> Outcome:
+        """Who listens is there as one with a session is: what it wants to hear of stays connected."""
+        if self._attendance is None:
+            return await settled
+        listening = new_id("listening")
+        self._attendance.began(account, listening)
+        try:
+            return await settled
+        finally:
+            self._attendance.ended(account, listening)
 
     def _exchange(
         self, http: HttpRequest, request: Request, meta: Meta, caller: Caller, session: Session | None
