@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from nanobot.config.build_agent import build_agent
 from nanobot.config.build_auth import build_auth, networks, public_url
 from nanobot.config.build_hooks import build_hooks
 from nanobot.config.build_server import build_server, builtin_server, check_sharing
+from nanobot.config.callers import check_personal, personal_headers
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.fields import read_fields
 from nanobot.config.keys import DOCUMENT
@@ -80,8 +81,10 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
     servers = {name: builtin_server(name) for name in sorted(builtin.SERVERS)}
     for name, server in view.under("mcpServers").each():
         if (built := build_server(name, server, composed.folders, known)) is not None:
+            built = replace(built, personal_headers=personal_headers(built, env_vars))
             servers[name] = built
             check_sharing(built, server, env_vars)
+            check_personal(built, server)
     return Built(
         document=document,
         agents=_each(view, "agents", lambda id_, view: build_agent(id_, view, known, composed.folders)),

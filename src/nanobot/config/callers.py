@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from nanobot.config.model import EnvVar, McpServer
+from nanobot.config.view import View
 
 _REQUEST = re.compile(r"\$\{(http:[^{}:]*)")
 """A part of the request that is being answered, as in `${http:bearer-token}`."""
@@ -25,6 +27,43 @@ def value_of_the_caller(server: McpServer, variables: Mapping[str, EnvVar]) -> s
             if re.search(r"\$\{" + re.escape(name) + r"\s*[:}]", text, re.IGNORECASE):
                 return f"${{{name}}}"
     return None
+
+
+def personal_headers(server: McpServer, variables: Mapping[str, EnvVar]) -> frozenset[str]:
+    """The headers that are made for each request: those with a part of it, or with a declared variable.
+
+    A request gives its own value for a declared variable in `X-Nanobot-Env-<NAME>`. A connection that
+    everybody shares takes nothing from anybody.
+    """
+    if server.sharing == "global":
+        return frozenset()
+    names = "|".join(re.escape(name) for name in variables)
+    personal = re.compile(rf"\$\{{(?:http:|(?:{names})\s*[:}}])" if names else r"\$\{http:", re.IGNORECASE)
+    return frozenset(
+        name for name, value in server.headers.items() if personal.search(name) or personal.search(value)
+    )
+
+
+def check_personal(server: McpServer, view: View) -> None:
+    """Parts of a request go into headers, which each request has of its own; all else is made once."""
+    for key in ("url", "command", "args", "env", "cwd", "workdir", "image", "dockerfile", "sandbox", "oauth"):
+        if not view.has(key):
+            continue
+        alone = replace(McpServer(name=""), **{key: getattr(server, key)})
+        if (found := next((m for text in texts(alone) if (m := _REQUEST.search(text))), None)) is not None:
+            view.place.key(key).error(
+                "bad-value",
+                view.origin(key),
+                f"The server {server.name!r} cannot be made with ${{{found[1]}}}, a part of a request.",
+                "write it into `headers`",
+            )
+    if server.personal_headers and server.transport == "sse":
+        view.place.key("type").error(
+            "bad-value",
+            view.origin("type"),
+            f"The headers of {server.name!r} differ from request to request; `type: sse` cannot carry them.",
+            "leave `type` out",
+        )
 
 
 def texts(server: McpServer) -> Iterator[str]:

@@ -234,6 +234,8 @@ class McpServer:
     description: str = ""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    personal_headers: frozenset[str] = frozenset()
+    """Which of the headers are made anew for each request, from what its caller brings along."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -125,6 +125,8 @@ class Catalogue:
             shelf = self.shelf(caller.account, server, kind)
             shelf.is_wanted = True
             if shelf.account is not None:
+                if shelf.failure is not None and caller.values != shelf.caller.values:
+                    shelf.retry_at = -math.inf  # this caller may bring what the last one lacked
                 shelf.caller = caller
             if shelf.is_stale and now >= shelf.retry_at:
                 self._start(shelf)

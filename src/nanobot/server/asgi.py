@@ -22,6 +22,7 @@ from nanobot.server.methods import Methods, answer_by_method
 from nanobot.server.metrics import Metrics
 from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.pages import Pages, load_pages
+from nanobot.server.request_values import RequestValues, passes_values_on
 from nanobot.server.security import Gate
 from nanobot.server.status import StatusApi
 from nanobot.server.thread_events import EventsApi
@@ -75,9 +76,10 @@ def build_application(
         pages=load_pages() if ui else Pages({}),
         sse=sse,
     )
+    routes = RequestValues(router, config) if passes_values_on(config) else router
     if authentication is None:
-        return Gate(router, config.server)
-    return authentication.guard(router, open_paths=frozenset({health_path, DOCUMENT_PATH}), has_pages=ui)
+        return Gate(routes, config.server)
+    return authentication.guard(routes, open_paths=frozenset({health_path, DOCUMENT_PATH}), has_pages=ui)
 
 
 class Router:

@@ -52,6 +52,11 @@ class Exchange:
         """Who asks; "" while there is no authentication."""
         return self.scope["state"]["account"]
 
+    @property
+    def values(self) -> Mapping[str, str]:
+        """What the request brings along for MCP servers (`Caller.values`)."""
+        return self.scope["state"].get("values") or {}
+
     @cached_property
     def query(self) -> Mapping[str, str]:
         """The query string, the last value of each name."""

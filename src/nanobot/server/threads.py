@@ -123,7 +123,7 @@ class ThreadsApi:
                         await write(told)
 
     async def _submit(self, http: Exchange, thread_id: str, message: _NewMessage) -> Turn:
-        call = Call(caller=Caller(account=http.account))
+        call = Call(caller=Caller(account=http.account, values=http.values))
         return await self._engine.submit(thread_id, Input(text=message.text), agent=message.agent, call=call)
 
     def _check_agent(self, name: str) -> None:

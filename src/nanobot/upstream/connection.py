@@ -31,8 +31,9 @@ from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
 from nanobot.upstream.pages import read_pages, without_broken_marks
+from nanobot.upstream.personal import PersonalHeaders, PersonalHttp
 from nanobot.upstream.process import StartFailed, redacted
-from nanobot.wire.call import Call
+from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
@@ -147,6 +148,7 @@ class Upstream:
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
         self._account = account
+        self._personal = PersonalHeaders.of(server, env)
         self._access = Access.of(server, oauth, self._try_again, account=account)
         self._login: LoginNeeded | None = None
         self._attempt_scope: anyio.CancelScope | None = None
@@ -155,6 +157,7 @@ class Upstream:
         self._failure: str | None = None
         self._next_attempt = math.inf
         self._wanted = anyio.Event()
+        self._hurry = anyio.Event()  # the pause before the next attempt is over
         self._settled = anyio.Event()  # the current attempt has succeeded or failed
         self._connections = 0
         self._secrets: Sequence[str] = ()
@@ -166,8 +169,10 @@ class Upstream:
 
     # For callers
 
-    async def ready(self) -> Connected:
+    async def ready(self, caller: Caller = NOBODY) -> Connected:
         """What the server says of itself, once it is connected. Raises `UpstreamUnavailable`."""
+        if self._personal is not None:
+            self._headers_of(caller, self._personal)
         try:
             return (await self._connection()).connected
         except LoginNeeded as e:
@@ -179,6 +184,8 @@ class Upstream:
 
         A call that may have been executed is never sent again.
         """
+        if self._personal is not None:
+            call = replace(call, headers=self._headers_of(call.caller, self._personal))
         is_call = method == "tools/call"
         timeout_s = self._server.tool_timeout_s if is_call or math.isinf(self._limit_s) else self._limit_s
 
@@ -190,12 +197,15 @@ class Upstream:
             return await completed(result, params, call, send)
         return result
 
-    async def listing(self, kind: Kind) -> Sequence[Entry]:
-        """Everything the server lists, read now and to the last page."""
-        connected = await self.ready()
+    async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
+        """Everything the server lists for `caller`, read now and to the last page."""
+        connected = await self.ready(caller)
+        call = Call()
+        if self._personal is not None:
+            call.headers = self._headers_of(caller, self._personal)
 
         async def ask(method: str, params: Payload) -> Payload:
-            return await self._send(method, params, Call(), min(self._limit_s, self._server.tool_timeout_s))
+            return await self._send(method, params, call, min(self._limit_s, self._server.tool_timeout_s))
 
         entries = await read_pages(self.name, kind, connected.capabilities, ask)
         if kind == "tools" and connected.era == "modern" and self.state.kind == "http":
@@ -222,6 +232,16 @@ class Upstream:
         """Leave the session at a remote server as it is when the connection is closed."""
         if isinstance(self._live, HttpConnection):
             self._live.keeps_session = True
+
+    def _headers_of(self, caller: Caller, personal: PersonalHeaders) -> Mapping[str, str]:
+        """The headers of a request of `caller`. A server that refused other ones is asked again at once."""
+        before = personal.latest
+        headers = personal.made_for(caller)
+        if headers != before and self.state.state == "backoff":
+            self._failure = None
+            self._unsettle()
+            self._hurry.set()
+        return headers
 
     async def _send(self, method: str, params: Payload, call: Call, timeout_s: float) -> Payload:
         may_repeat = True
@@ -303,7 +323,9 @@ class Upstream:
                 log.warning("no connection", extra={"server": self.name, "reason": reason})
                 if pause_s := pauses.after(lived_s):
                     self._fail("backoff", reason, pause_s)
-                    await anyio.sleep(pause_s)
+                    self._hurry = anyio.Event()
+                    with anyio.move_on_after(pause_s):
+                        await self._hurry.wait()
         except ConfigError as e:  # nothing that time could mend
             log.warning("server not usable", extra={"server": self.name, "reason": str(e)})
             self._fail("failed", str(e))
@@ -345,7 +367,8 @@ class Upstream:
             log.exception("connection ended by a fault", extra={"server": self.name})
             reason = f"an internal fault ({type(e).__name__}); the log has the details"
         lived_s = None if ready_at is None else anyio.current_time() - ready_at
-        return lived_s, redacted(reason, self._secrets)
+        own = () if self._personal is None else self._personal.secrets
+        return lived_s, redacted(reason, (*own, *self._secrets))
 
     def _forget_era(self) -> None:
         """The server may have become another one: the next attempt finds out anew."""
@@ -376,20 +399,23 @@ class Upstream:
                     self._hello,
                     self._heard,
                     headers=target.headers,
-                    transport=self._server.transport,
+                    # One line for all could not carry headers of their own.
+                    transport="streamableHttp" if self._personal is not None else self._server.transport,
                     continuation=self._continuation,
                 )
             )
 
-        access = self._access
+        access, http = self._access, self._http
+        if self._personal is not None:
+            http = PersonalHttp(http, self._personal)
         if access is None:
-            return await reach(self._http)
+            return await reach(http)
         try:
-            return await reach(await access.carrier(self._http, target.url))
+            return await reach(await access.carrier(http, target.url))
         except Unauthorized:
             if not access.demand():
                 raise
-            return await reach(await access.carrier(self._http, target.url))
+            return await reach(await access.carrier(http, target.url))
 
     async def _await_login(self, needed: LoginNeeded) -> None:
         assert self._access is not None

@@ -76,15 +76,22 @@ def _remote(server: McpServer, env: Mapping[str, str]) -> Remote:
         raise ConfigError(f"The url of MCP server {server.name!r} must start with http:// or https://.")
     headers: dict[str, str] = {}
     for name, value in server.headers.items():
+        if name in server.personal_headers:
+            continue
         place = f"headers.{name}"
         name = expand_in(server, place, name, env)
         value = expand_in(server, place, value, env)
-        if not _HEADER_NAME.fullmatch(name) or not (value.isprintable() or value.isspace()):
-            raise ConfigError(
-                f"{place} of MCP server {server.name!r} cannot be sent: a header is one line of text."
-            )
+        check_header(server, place, name, value)
         headers[name] = value
     return Remote(url=url, headers=headers, secrets=_secrets([*headers.values(), *_referenced(server, env)]))
+
+
+def check_header(server: McpServer, place: str, name: str, value: str) -> None:
+    """Raise `ConfigError`, naming `place`, for what is no header."""
+    if not _HEADER_NAME.fullmatch(name) or not (value.isprintable() or value.isspace()):
+        raise ConfigError(
+            f"{place} of MCP server {server.name!r} cannot be sent: a header is one line of text."
+        )
 
 
 def command_of(server: McpServer, env: Mapping[str, str]) -> Command:

@@ -149,12 +149,12 @@ class Pool:
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         with self._using(await self._reader(self._account(caller), kind)) as upstream:
-            return await upstream.listing(kind)
+            return await upstream.listing(kind, caller)
 
     async def ready(self, caller: Caller) -> Connected:
         """What the server says of itself to the account of `caller`. Raises `UpstreamUnavailable`, `Busy`."""
         with self._using(await self._reader(self._account(caller))) as upstream:
-            return await upstream.ready()
+            return await upstream.ready(caller)
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         """Be told which lists of which account changed; also when something may have changed unheard."""

@@ -29,6 +29,9 @@ class Caller:
     client: Mapping[str, Any] = field(default_factory=dict[str, Any])
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`_meta` of its `initialize`; empty for modern callers, which have no handshake."""
+    values: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
+    """What the request at hand gave for references in headers, its token among them (`http:bearer-token`).
+    Always empty where the configuration passes nothing of the kind on."""
     agent: str = ""
     """Id of the agent that the conversation of its session begins with, if it named one."""
     title: str = ""
@@ -64,5 +67,7 @@ class Call:
     """Working folder of that thread; file tools resolve relative paths against it."""
     agents: tuple[str, ...] = ()
     """Ids of the agents that wait for this call, the outermost first: delegation is bounded by them."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """HTTP headers that this request alone carries to the server that is asked."""
     hooks: tuple[str, ...] = ()
     """The hooks on whose behalf this call is made, the outermost first: none of them runs for it."""

@@ -282,7 +282,8 @@ class HttpConnection:
         params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
         message = encode_request(outgoing.id, method, params)
         try:
-            await self._post(outgoing, message, self._headers_for(method, params), idle_s=SILENCE_S)
+            headers = self._headers_for(method, params, outgoing.call)
+            await self._post(outgoing, message, headers, idle_s=SILENCE_S)
         except (SessionGone, Later) as e:
             raise ConnectionLost("the server refused it for now", maybe_sent=False) from e
 
@@ -298,7 +299,7 @@ class HttpConnection:
             message = encode_request(outgoing.id, method, sent)
             session = self._session
             try:
-                result = await self._post(outgoing, message, self._headers_for(method, sent))
+                result = await self._post(outgoing, message, self._headers_for(method, sent, call))
             except SessionGone:
                 if is_last or session is None:
                     raise ConnectionLost("its session ended twice in a row", maybe_sent=False) from None
@@ -410,10 +411,9 @@ class HttpConnection:
         while place.event_id is not None and place.tries < MAX_RESUMES:
             place.tries += 1
             await anyio.sleep(RETRY_S if place.retry_s is None else place.retry_s)
+            headers = {**self._get_headers(place.event_id), **outgoing.call.headers}
             try:
-                async with self._http.stream(
-                    "GET", self._url, headers=self._get_headers(place.event_id), idle_s=SILENCE_S
-                ) as reply:
+                async with self._http.stream("GET", self._url, headers=headers, idle_s=SILENCE_S) as reply:
                     if reply.status != 200 or media_type(reply) != EVENTS:
                         break
                     result = await self._read_events(reply, outgoing, place)
@@ -532,10 +532,10 @@ class HttpConnection:
         headers = self._plain_headers() | {"Accept": EVENTS}
         return headers if event_id is None else headers | {"Last-Event-ID": event_id}
 
-    def _headers_for(self, method: str, params: Payload) -> Mapping[str, str]:
+    def _headers_for(self, method: str, params: Payload, call: Call) -> Mapping[str, str]:
         """The headers of one request. Modern servers and proxies route by method and name."""
         if self.connected.era == "legacy":
-            return self._post_headers
+            return {**self._post_headers, **call.headers} if call.headers else self._post_headers
         headers = self._post_headers | {"Mcp-Method": method}
         if (member := NAMED_BY.get(method)) is not None:
             name = Payload.encoded(params.members().get(member, b'""')).value
@@ -543,4 +543,6 @@ class HttpConnection:
                 headers["Mcp-Name"] = header_text(name)
                 if method == "tools/call":
                     headers.update(self._parameters.of(name, params))
+        if call.headers:
+            headers.update(call.headers)
         return headers

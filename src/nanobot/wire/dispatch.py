@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -137,7 +138,8 @@ class Dispatcher:
     async def _initialize(self, peer: Peer, exchange: Exchange) -> Payload:
         version = peer.introduce(exchange.request.params.object())
         try:
-            description = await self._service.describe(peer.caller)
+            caller = replace(peer.caller, values=exchange.caller.values)
+            description = await self._service.describe(caller)
         except BaseException:
             peer.initialized = False  # a handshake that was refused has not happened
             raise

@@ -60,7 +60,7 @@ class Refusal(Exception):
 class HttpRequest:
     """One HTTP request, its headers looked through once."""
 
-    __slots__ = ("account", "headers", "reads", "receive", "scope", "send", "version")
+    __slots__ = ("account", "headers", "reads", "receive", "scope", "send", "values", "version")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict[bytes, bytes](scope["headers"])
@@ -70,7 +70,9 @@ class HttpRequest:
         self.headers: Mapping[bytes, bytes] = headers
         self.reads = accepts(headers.get(b"accept"))
         self.version = headers.get(VERSION_HEADER)
-        self.account: str = scope["state"].get("account", "") if "state" in scope else ""
+        state: Mapping[str, Any] = scope.get("state") or {}
+        self.account: str = state.get("account", "")
+        self.values: Mapping[str, str] | None = state.get("values")
 
 
 class Disconnected(Exception):

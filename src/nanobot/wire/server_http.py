@@ -106,7 +106,8 @@ _MODERN_STATUS: Final[Mapping[int, int]] = {
 class McpEndpoint:
     """A plain ASGI application; `run` must be running while it serves.
 
-    `scope["state"]["account"]` names who asks, as an authenticator in front has found out ("" without).
+    `scope["state"]["account"]` names who asks, as an authenticator in front has found out ("" without), and
+    `scope["state"]["values"]` what they brought along (`Caller.values`).
     """
 
     def __init__(
@@ -273,7 +274,7 @@ class McpEndpoint:
             )
         if len(session.requests) >= self._settings.max_concurrent_requests:
             raise Refusal(200, RpcError(BUSY, "too many requests under way"), id=request.id)
-        exchange = self._exchange(http, request, meta, session.peer.caller, session)
+        exchange = self._exchange(http, request, meta, _with_values(session.peer.caller, http), session)
         session.requests[request.id] = exchange
         try:
             outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
@@ -295,7 +296,7 @@ class McpEndpoint:
             session = Session(http.account, self._clock)
             session.peer.begin(agent=agent_header(http), title=title_header(http))
         http.reads = Accepts(json=True, events=False)  # a stream would need a session that may not come
-        exchange = self._exchange(http, request, meta, session.peer.caller, session)
+        exchange = self._exchange(http, request, meta, _with_values(session.peer.caller, http), session)
         try:
             if not known:
                 await self._sessions.make_room()
@@ -322,6 +323,7 @@ class McpEndpoint:
             named = thread_id(http) or meta.get(META_SESSION)
             if named is not None:
                 caller, meta = await self._attach(named, caller, meta)
+            caller = _with_values(caller, http)
             exchange = self._exchange(http, request, meta, caller, None)
         except StoreError as failure:
             raise _store_down(failure, request.id) from failure
@@ -444,6 +446,11 @@ class McpEndpoint:
                         stream.send(message, key)
                     if place % FAN_OUT == FAN_OUT - 1:
                         await anyio.lowlevel.checkpoint()
+
+
+def _with_values(caller: Caller, http: HttpRequest) -> Caller:
+    """`caller` with what this one request brought along: those of one session may bring different tokens."""
+    return caller if http.values is None else replace(caller, values=http.values)
 
 
 def _open(session: Session, last_event: bytes | None) -> tuple[EventStream | None, Outbox]:

@@ -110,10 +110,9 @@ class Authenticator:
         raise NotSignedIn("Sign in first: send `Authorization: Bearer …`.", is_missing=True)
 
     async def _by_token(self, sent: Sequence[bytes]) -> Principal:
-        match = _BEARER.fullmatch(sent[0]) if len(sent) == 1 and len(sent[0]) <= _MAX_TOKEN else None
-        if match is None:
+        token = bearer_of(sent)
+        if token is None:
             raise NotSignedIn("Send one header `Authorization: Bearer …`.")
-        token = match[1].decode("ascii")
         for scheme in self._schemes:
             if (principal := await scheme.recognise(token)) is not None:
                 return principal
@@ -128,6 +127,12 @@ class Authenticator:
             await redirect(http, f"/login?next={quote(place, safe='/')}")
         else:
             await self._challenge.refuse(http, refused)
+
+
+def bearer_of(sent: Sequence[bytes]) -> str | None:
+    """The token in the `Authorization` headers of a request; None if they are not exactly one good one."""
+    match = _BEARER.fullmatch(sent[0]) if len(sent) == 1 and len(sent[0]) <= _MAX_TOKEN else None
+    return None if match is None else match[1].decode("ascii")
 
 
 async def _until(end: float, inner: ASGIApp, scope: Scope, receive: Receive, send: Send) -> bool:

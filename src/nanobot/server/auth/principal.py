@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
 from nanobot.errors import NanobotError
@@ -24,6 +24,8 @@ class Principal:
     name: str = ""
     email: str = ""
     expires_at: float | None = None
+    token: str = field(default="", repr=False, compare=False)
+    """Of the identity provider that signed them in, where that was done through us."""
 
 
 class NotSignedIn(NanobotError):

@@ -137,7 +137,8 @@ class Grants:
         if grant is None:
             return None
         user = grant.user
-        return Principal(account=user.account, scheme=SCHEME, name=user.name, email=user.email)
+        token = grant.provider.access
+        return Principal(account=user.account, scheme=SCHEME, name=user.name, email=user.email, token=token)
 
     def _is_due(self, tokens: ProviderTokens) -> bool:
         if tokens.expires_at is None or not tokens.refresh:

@@ -1,0 +1,77 @@
+"""What a request brings along for the headers of MCP servers: its token, and values for declared variables.
+
+Composed only where the configuration passes such things on; nothing else of a request ever leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nanobot.config.environment import BEARER_TOKEN
+from nanobot.config.expand import find_variable
+from nanobot.config.model import Config
+from nanobot.server.auth.authenticator import bearer_of
+from nanobot.server.auth.forwarded import SCHEME as PROXY
+from nanobot.server.auth.launch_secret import SCHEME as LAUNCH_SECRET
+from nanobot.server.auth.principal import Principal
+from nanobot.server.auth.proxy.grants import SCHEME as OAUTH
+
+PREFIX = b"x-nanobot-env-"
+
+
+def passes_values_on(config: Config) -> bool:
+    """Whether any MCP server is told something that callers bring along."""
+    return any(server.personal_headers for server in config.mcp_servers.values())
+
+
+class RequestValues:
+    """Sets `scope["state"]["values"]` for `inner`: what `${NAME}` means for this request alone."""
+
+    def __init__(self, inner: ASGIApp, config: Config) -> None:
+        self._inner = inner
+        self._declared = {name.lower().replace("-", "_"): name for name in config.env_vars}
+        self._wants_token = [
+            name
+            for name, variable in config.env_vars.items()
+            if variable.use_bearer_token and find_variable(name, config.env) is None
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope.setdefault("state", {})["values"] = self._values(scope)
+        await self._inner(scope, receive, send)
+
+    def _values(self, scope: Scope) -> Mapping[str, str]:
+        values: dict[str, str] = {}
+        if token := _token(scope):
+            values = dict.fromkeys((*self._wants_token, BEARER_TOKEN), token)
+        given: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            if name.startswith(PREFIX):
+                declared = self._declared.get(name[len(PREFIX) :].decode("latin-1").lower().replace("-", "_"))
+                if declared is not None:  # else anybody could point our own settings elsewhere
+                    given.setdefault(declared, []).append(value.decode("latin-1"))
+        return values | {name: ", ".join(several) for name, several in given.items()}
+
+
+def _token(scope: Scope) -> str:
+    """The token that stands for the caller towards others; "" if there is none.
+
+    What we gave out ourselves is for us alone: whoever signed in through us is represented by the token of
+    their identity provider.
+    """
+    state: Mapping[str, Any] = scope["state"]
+    principal: Principal | None = state.get("principal")
+    scheme = principal.scheme if principal is not None else ""
+    if principal is not None and scheme == OAUTH:
+        return principal.token
+    if scheme == LAUNCH_SECRET:
+        return ""
+    if scheme == PROXY:
+        remote: Mapping[bytes, bytes] = state.get("remote", {})
+        return remote.get(b"x-forwarded-access-token", b"").decode("latin-1")
+    sent: Sequence[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
+    return bearer_of(sent) or ""
