@@ -185,7 +185,7 @@ class Upstream:
         A call that may have been executed is never sent again.
         """
         if self._personal is not None:
-            call = replace(call, headers=self._headers_of(call.caller, self._personal))
+            call = replace(call, to_server=self._headers_of(call.caller, self._personal))
         is_call = method == "tools/call"
         timeout_s = self._server.tool_timeout_s if is_call or math.isinf(self._limit_s) else self._limit_s
 
@@ -202,7 +202,7 @@ class Upstream:
         connected = await self.ready(caller)
         call = Call()
         if self._personal is not None:
-            call.headers = self._headers_of(caller, self._personal)
+            call.to_server = self._headers_of(caller, self._personal)
 
         async def ask(method: str, params: Payload) -> Payload:
             return await self._send(method, params, call, min(self._limit_s, self._server.tool_timeout_s))

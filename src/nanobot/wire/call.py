@@ -67,7 +67,7 @@ class Call:
     """Working folder of that thread; file tools resolve relative paths against it."""
     agents: tuple[str, ...] = ()
     """Ids of the agents that wait for this call, the outermost first: delegation is bounded by them."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    to_server: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """HTTP headers that this request alone carries to the server that is asked."""
     hooks: tuple[str, ...] = ()
     """The hooks on whose behalf this call is made, the outermost first: none of them runs for it."""

@@ -411,7 +411,7 @@ class HttpConnection:
         while place.event_id is not None and place.tries < MAX_RESUMES:
             place.tries += 1
             await anyio.sleep(RETRY_S if place.retry_s is None else place.retry_s)
-            headers = {**self._get_headers(place.event_id), **outgoing.call.headers}
+            headers = {**self._get_headers(place.event_id), **outgoing.call.to_server}
             try:
                 async with self._http.stream("GET", self._url, headers=headers, idle_s=SILENCE_S) as reply:
                     if reply.status != 200 or media_type(reply) != EVENTS:
@@ -535,7 +535,7 @@ class HttpConnection:
     def _headers_for(self, method: str, params: Payload, call: Call) -> Mapping[str, str]:
         """The headers of one request. Modern servers and proxies route by method and name."""
         if self.connected.era == "legacy":
-            return {**self._post_headers, **call.headers} if call.headers else self._post_headers
+            return {**self._post_headers, **call.to_server} if call.to_server else self._post_headers
         headers = self._post_headers | {"Mcp-Method": method}
         if (member := NAMED_BY.get(method)) is not None:
             name = Payload.encoded(params.members().get(member, b'""')).value
@@ -543,6 +543,6 @@ class HttpConnection:
                 headers["Mcp-Name"] = header_text(name)
                 if method == "tools/call":
                     headers.update(self._parameters.of(name, params))
-        if call.headers:
-            headers.update(call.headers)
+        if call.to_server:
+            headers.update(call.to_server)
         return headers
