@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
 from functools import partial
@@ -22,7 +23,8 @@ from nanobot.wire.server_duplex import serve_duplex
 pytestmark = pytest.mark.anyio
 
 CLIENTS = 200
-CALLS = 500
+CALLS = int(os.environ.get("ISOLATION_CALLS", "100_000")) // CLIENTS
+"""Of each."""
 AT_ONCE = 10
 PROGRESS_EVERY = 10
 
@@ -112,7 +114,7 @@ class Client:
         self._next_id += 1
 
 
-async def test_r9_no_answer_and_no_progress_of_a_hundred_thousand_calls_reaches_another_client(
+async def test_r9_no_answer_and_no_progress_of_very_many_calls_reaches_another_client(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "echo.py").write_text(SERVER)
@@ -131,5 +133,5 @@ async def test_r9_no_answer_and_no_progress_of_a_hundred_thousand_calls_reaches_
             for client in clients:
                 group.start_soon(partial(serve_duplex, client, publisher, settings=ServerSettings()))
         assert pools["echo"].state().connections == 1
-    assert sum(client.answered for client in clients) == CLIENTS * CALLS == 100_000
+    assert sum(client.answered for client in clients) == CLIENTS * CALLS
     assert sum(client.progressed for client in clients) == CLIENTS * CALLS // PROGRESS_EVERY

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import Agent, Config, PromptRef
-from nanobot.errors import NanobotError, NotFound, UpstreamError
+from nanobot.errors import Busy, NanobotError, NotFound, UpstreamError
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload, RpcError
 
@@ -57,7 +57,7 @@ async def _from_prompt(prompt: PromptRef, *, config: Config, hub: Hub, call: Cal
     params = Payload.of({"name": prompt.prompt, "arguments": arguments})
     try:
         answer = (await hub.request(prompt.server, "prompts/get", params, call)).object()
-    except (RpcError, UpstreamError, NotFound) as e:
+    except (RpcError, UpstreamError, NotFound, Busy) as e:
         raise InstructionsFailed(f"The instructions could not be fetched from prompt {named!r}: {e}") from e
     messages: list[dict[str, Any]] = answer.get("messages") or []
     if len(messages) != 1:

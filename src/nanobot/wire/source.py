@@ -36,7 +36,8 @@ class Source(Protocol):
     `listing` is what `caller`'s account sees. It raises `UpstreamError` when the server cannot be asked; an
     empty list means it has none.
     `request` takes `tools/call`, `prompts/get`, `resources/read` and the like with the server's own names.
-    It raises `RpcError` for an error the server answered and `UpstreamError` when there was no answer.
+    It raises `RpcError` for an error the server answered, `UpstreamError` when there was no answer, and
+    `Busy` when it was not asked because too many use it.
     `watch` calls back for each list that changed, until the returned function is called.
     """
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from nanobot.errors import NanobotError, UpstreamError
+from nanobot.errors import Busy, NanobotError, UpstreamError
 from nanobot.hub.hooks.answers import Direction
 from nanobot.hub.hooks.hook import JsonObject
 from nanobot.hub.hooks.messages import MessageHooks, Passed
@@ -66,7 +66,7 @@ class Hooked:
         await self._pass(method, "request", request, call, {})
         try:
             entries = await self._inner.listing(kind, caller)
-        except (RpcError, UpstreamError) as e:
+        except (RpcError, UpstreamError, Busy) as e:
             passed = await self._pass(method, "response", _error(request, e), call, {})
             if not passed.is_mutated:
                 raise
@@ -98,7 +98,7 @@ class Hooked:
                 call = replace(call, meta={})  # or the wire would put back what a hook took out
         try:
             result = await self._answered(method, params, call)
-        except (RpcError, UpstreamError) as e:
+        except (RpcError, UpstreamError, Busy) as e:
             passed = await self._pass(method, "response", _error(request, e), call, about)
             if not passed.is_mutated:
                 raise
@@ -180,7 +180,7 @@ def _params(passed: Passed) -> JsonObject:
     return passed.message.get("params", {})
 
 
-def _error(request: JsonObject, failure: RpcError | UpstreamError) -> JsonObject:
+def _error(request: JsonObject, failure: RpcError | UpstreamError | Busy) -> JsonObject:
     """The answer a request failed with. Where none came there is one all the same: hooks see every end."""
     if isinstance(failure, RpcError):
         error: JsonObject = {"code": failure.rpc_code, "message": failure.message}
