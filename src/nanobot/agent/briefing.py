@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from nanobot.agent.instructions import read_instructions
 from nanobot.agent.output import OutputShape
 from nanobot.agent.policy import may_see, system_tools
-from nanobot.agent.toolbox import Toolbox, for_models
+from nanobot.agent.toolbox import Toolbox
 from nanobot.config.builtin import SYSTEM
 from nanobot.config.model import Agent, Config, Reference
 from nanobot.errors import ConfigError
@@ -131,7 +131,7 @@ class Briefings:
             return kept[2]
         toolbox = Toolbox(
             listing,
-            visible=lambda tool: may_see(agent, tool) and for_models(tool),
+            visible=lambda tool: may_see(agent, tool) and tool.is_for_models,
             colleagues=[self._config.agents[id] for id in agent.agents if id in self._config.agents],
             extensions=agent.tool_extensions,
             hub=self._hub,

@@ -89,13 +89,6 @@ class Toolbox:
         )
 
 
-def for_models(tool: Published) -> bool:
-    """Whether the tool is meant for models: an app may keep some for its own user interface."""
-    ui = _object(_object(tool.definition.object().get("_meta")).get("ui"))
-    visibility = ui.get("visibility")
-    return not isinstance(visibility, list) or "model" in cast("list[object]", visibility)
-
-
 def _tool(tool: Published) -> Tool:
     definition = tool.definition.object()
     return Tool(

@@ -7,6 +7,7 @@ from typing import Final
 
 from nanobot.config.model import Reference
 from nanobot.errors import LoginRequired
+from nanobot.hub.apps import shows_apps
 from nanobot.hub.hub import Hub
 from nanobot.hub.pages import Pages
 from nanobot.hub.published import Listing, Offer, Published
@@ -14,6 +15,7 @@ from nanobot.hub.uri_template import UriTemplate
 from nanobot.hub.views import View
 from nanobot.wire.call import Caller
 from nanobot.wire.parameter_headers import MARK, Places, places_in
+from nanobot.wire.rpc import Payload
 from nanobot.wire.source import Kind
 
 MEMBERS: Final[Mapping[Kind, str]] = {
@@ -31,6 +33,15 @@ class OfferedList:
     def __init__(self, view: View, kind: Kind, key: bytes) -> None:
         self.view = view
         self.pages = Pages(MEMBERS[kind], key)
+        self._without_app_tools = Pages(MEMBERS[kind], key)
+
+    def page(self, listing: Listing, cursor: str | None, caller: Caller) -> Payload:
+        """One page of `listing` as `caller` may see it. Raises `RpcError` for a cursor that is not ours."""
+        if listing.for_models is not listing and not shows_apps(caller):
+            self._without_app_tools.show(listing.for_models)
+            return self._without_app_tools.page(cursor)
+        self.pages.show(listing)
+        return self.pages.page(cursor)
 
     async def find(self, name: str, caller: Caller) -> Published | None:
         """The thing of that name. An unknown name is looked up once more in lists that are due."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.config.model import McpServer, ToolOverride
+from nanobot.hub.apps import is_for_models
 from nanobot.hub.published import Published
 from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.source import Entry
@@ -39,7 +40,7 @@ def shape_tools(server: McpServer, entries: Iterable[Entry]) -> dict[str, Publis
             continue
         definition = _reshape(entry, name, override)
         if definition is not None:
-            tools[name] = Published(name, server.name, entry.key, definition)
+            tools[name] = Published(name, server.name, entry.key, definition, is_for_models(definition))
         else:
             log.warning("a tool's definition is no object", extra={"server": server.name, "tool": entry.key})
     return tools

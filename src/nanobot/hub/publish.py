@@ -12,6 +12,7 @@ import msgspec
 from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config, Reference
 from nanobot.errors import ConfigError
+from nanobot.hub.apps import shows_apps
 from nanobot.hub.hub import MAX_ACCOUNTS, Hub, is_forwarded, object_text
 from nanobot.hub.offers import Offers
 from nanobot.hub.pages import error_list
@@ -20,6 +21,7 @@ from nanobot.hub.published import Offer, Published
 from nanobot.hub.references import agent_reference
 from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
 from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.extensions import SHOWS_APPS
 from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
@@ -126,7 +128,7 @@ class Publisher:
                 reasons = " ".join(one.message for one in listing.missing)
                 data = Payload.of({"errors": error_list(listing.missing)})
                 raise RpcError(INTERNAL_ERROR, f"no {kind} could be listed: {reasons}", data)
-            return offer.pages.page(_cursor(params))
+            return offer.page(listing, _cursor(params), call.caller)
 
         return answer
 
@@ -135,7 +137,7 @@ class Publisher:
         name = _text(members, "name")
         offers = self._offers_to(call.caller.account)
         tool = await offers.lists["tools"].find(name, call.caller)
-        if tool is None:
+        if tool is None or not (tool.is_for_models or shows_apps(call.caller)):
             raise self._unknown("tool", name, "tools", call)
         arguments = members.get("arguments")
         members["arguments"] = _EMPTY if arguments is None else msgspec.Raw(object_text(bytes(arguments)))
@@ -245,6 +247,7 @@ def _describe(config: Config, version: str) -> Description:
         "resources": {"listChanged": True},
         "logging": {},
         "completions": {},
+        "extensions": {**SHOWS_APPS},
     }
     if publish.introduction:
         try:

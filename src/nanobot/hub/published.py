@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from nanobot.wire.rpc import Payload
 
@@ -20,6 +21,8 @@ class Published:
     server: str
     own_name: str
     definition: Payload
+    is_for_models: bool = True
+    """False for a tool that only the user interface of its server uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,21 @@ class Missing:
         return self.code not in ("pending", "not_found", "reference")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, for what is worked out once
 class Listing:
     """Everything some references lead to, sorted by name in byte order, and what they do not lead to."""
 
     items: tuple[Published, ...] = ()
     missing: tuple[Missing, ...] = ()
     by_name: Mapping[str, Published] = field(default_factory=dict[str, Published], repr=False, compare=False)
+
+    @cached_property
+    def for_models(self) -> Listing:
+        """The same without the tools that only apps use; this very listing if there are none."""
+        kept = tuple(item for item in self.items if item.is_for_models)
+        if len(kept) == len(self.items):
+            return self
+        return Listing(kept, self.missing, {item.name: item for item in kept})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ whenever a shelf has changed (`collect`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nanobot.config.builtin import AGENTS, chat_tool
 from nanobot.config.model import Config, Reference
@@ -124,4 +124,4 @@ def _select(want: Wanted, kind: Kind, things: Mapping[str, Published]) -> Iterab
 def _aliased(thing: Published, alias: str | None) -> Published:
     if alias is None or alias == thing.name:
         return thing
-    return Published(alias, thing.server, thing.own_name, rename(thing.definition, alias))
+    return replace(thing, name=alias, definition=rename(thing.definition, alias))

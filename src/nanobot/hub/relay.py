@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, cast, runtime_checkable
 
 from nanobot.config.model import Config
 from nanobot.wire.call import Caller
@@ -41,9 +41,17 @@ def introduce(ours: Description, server: Connected) -> Description:
         for name, capability in ours.capabilities.items()
         if name in theirs or name == "experimental"
     }
+    known: Mapping[str, Any] = capabilities.pop("extensions", {})
+    extensions: Mapping[str, Any] = _mapping(theirs.get("extensions"))
+    if shared := {name: extensions[name] for name in known if name in extensions}:
+        capabilities["extensions"] = shared
     experimental = theirs.get("experimental")
     if isinstance(experimental, Mapping):
         capabilities["experimental"] = {**experimental, **capabilities.get("experimental", {})}
     return Description(
         server_info=server.server_info, capabilities=capabilities, instructions=server.instructions
     )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.wire.call import Call
+from nanobot.wire.extensions import APPS
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import (
     EMPTY,
@@ -108,10 +109,14 @@ def stamped(params: Payload, call: Call, *, token: int | None, envelope: Mapping
 
 def answerable(call: Call) -> Mapping[str, Any]:
     """The client capabilities that a modern server may count on for this request alone."""
-    if call.ask is None and call.caller.era == "legacy":
-        return {}
     offered = call.caller.capabilities
-    return {name: offered[name] for name in ("roots", "sampling", "elicitation") if name in offered}
+    extensions = offered.get("extensions")
+    able: dict[str, Any] = {}
+    if extensions and isinstance(extensions, dict) and APPS in extensions:
+        able["extensions"] = {APPS: extensions[APPS]}
+    if call.ask is not None or call.caller.era == "modern":
+        able |= {name: offered[name] for name in ("roots", "sampling", "elicitation") if name in offered}
+    return able
 
 
 def without_token(params: Payload) -> Payload:
