@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from anyio.abc import TaskGroup
 
 from nanobot.agent.approval.gate import Gate
+from nanobot.agent.context.tokens import Gauge
 from nanobot.agent.events import Body, StopReason
 from nanobot.agent.input import Input
 from nanobot.config.model import Agent
@@ -92,6 +93,7 @@ class TurnServices:
 
     briefings: Briefs
     gate: Gate
+    gauge: Gauge
     tool_tasks: TaskGroup
     consult: Consult
     now: Callable[[], str]

@@ -16,6 +16,7 @@ import anyio
 
 from nanobot.agent.assignment import Assignment, TurnServices
 from nanobot.agent.broadcast import Broadcast, Reader
+from nanobot.agent.context.summary import is_summary
 from nanobot.agent.events import Body
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
@@ -105,8 +106,8 @@ class Conversation:
         """Read the thread, but for the turns that are still to come."""
         coming = {turn.id for turn in (self.running, *self._queue) if turn is not None}
         loaded = await load(self._threads, self.row.id, self._services.now(), ahead=coming)
-        self.history = loaded.messages
-        self.model_history = ModelHistory(self.history)
+        self.history = [message for message in loaded.messages if not is_summary(message)]
+        self.model_history = ModelHistory(loaded.messages)
         self.call_ids = {item.call_id for m in self.history for item in m.items if isinstance(item, ToolCall)}
         self._last, self._is_loaded = loaded.last, loaded.is_settled
 
@@ -247,7 +248,8 @@ class Conversation:
         self.row = replace(self.row, title=title)
 
     def _remember(self, message: Message) -> None:
-        self.history.append(message)
+        if not is_summary(message):  # for the model alone; people read what was said
+            self.history.append(message)
         self.model_history.add(message)
 
     async def record(self, turn: Turn, new: Record) -> None:

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from nanobot.agent.approval.gate import Gate
 from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
 from nanobot.agent.briefing import Briefings, ModelChoice
+from nanobot.agent.context.tokens import Gauge
 from nanobot.agent.conversation import Conversation
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
@@ -77,6 +78,7 @@ class Engine:
         briefings = Briefings(config, models, hub)
         self._briefings = HookedBriefings(briefings, hooks, config) if hooks else briefings
         self._gate = Gate()
+        self._gauge = Gauge()
         self._slots = Slots(max_turns)
         self._now = now
         self._owner: TaskGroup | None = None
@@ -290,6 +292,7 @@ class Engine:
         return TurnServices(
             briefings=self._briefings,
             gate=self._gate,
+            gauge=self._gauge,
             tool_tasks=self._group(),
             consult=self.once,
             now=self._now,

@@ -81,6 +81,18 @@ class MessageAdded:
 
 
 @dataclass(frozen=True, slots=True)
+class Condensed:
+    """The model is sent less of the conversation from now on: estimated tokens `before` and `after`.
+
+    `is_summarised` False: the oldest part was left out, because no summary of it could be had.
+    """
+
+    before: int
+    after: int
+    is_summarised: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """`error` is one sentence for the person when `stop` is not `completed`, else ""."""
 
@@ -91,7 +103,17 @@ class TurnEnded:
     model: str = ""
 
 
-Body = TurnStarted | Delta | Retrying | ToolStarted | ToolProgress | ToolFinished | MessageAdded | TurnEnded
+Body = (
+    TurnStarted
+    | Delta
+    | Retrying
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | MessageAdded
+    | Condensed
+    | TurnEnded
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ async def fit(result: ToolResult, folder: Path, *, tool: str, call_id: str, trus
     if size <= LIMIT or (trusted and size <= EXEMPT_LIMIT and _asks_to_be_whole(result.content)):
         return result
     try:
-        path = await anyio.to_thread.run_sync(_write, result.content, folder, f"{tool}-{call_id}")
+        path = await anyio.to_thread.run_sync(write_full, result.content, folder, f"{tool}-{call_id}")
     except OSError as e:
         log.warning("full tool output not stored", extra={"tool": tool, "reason": e.strerror})
         lost = {"type": "text", "text": f"The full output could not be stored: {e.strerror}."}
@@ -114,7 +114,7 @@ def _asks_to_be_whole(content: Sequence[Block]) -> bool:
     return any(mark.get(_SKIP) is True for mark in marks)
 
 
-def _write(content: Sequence[Block], folder: Path, name: str) -> Path:
+def write_full(content: Sequence[Block], folder: Path, name: str) -> Path:
     """A new file with the whole content; an existing one is never overwritten."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if all(_is_text(block) for block in content):

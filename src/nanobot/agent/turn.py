@@ -18,6 +18,7 @@ from nanobot.agent import notes
 from nanobot.agent.assignment import Assignment, TurnResult, TurnServices
 from nanobot.agent.briefing import Briefing
 from nanobot.agent.calls import Calls
+from nanobot.agent.context.room import Room
 from nanobot.agent.draft import Draft
 from nanobot.agent.events import Body, Delta, Retrying, StopReason, TurnEnded, TurnStarted
 from nanobot.agent.guard import TIMES
@@ -70,6 +71,7 @@ class TurnRun:
         self._emit = emit
         self._transcript = Transcript(task, journal, emit, services.now)
         self._calls = Calls(task, services, self._transcript, emit)
+        self._room = Room(task, journal, services.gauge, emit, services.now)
         self._draft: Draft | None = None
         self._usage: list[Usage] = []
         self._model = ""
@@ -134,6 +136,24 @@ class TurnRun:
         """One model call; what arrives is emitted as it comes, as pieces of the message `message_id`."""
         history = self._journal.history
         history.close()
+        await self._room.make(briefing)
+        try:
+            return await self._send(briefing, message_id, attempt, before, tool_choice)
+        except ProviderError as e:
+            if e.kind != "context_length" or e.shown or not await self._room.make(briefing, forced=True):
+                raise
+        return await self._send(briefing, message_id, attempt, before, tool_choice)
+
+    async def _send(
+        self,
+        briefing: Briefing,
+        message_id: str,
+        attempt: Attempt,
+        before: Sequence[Item],
+        tool_choice: str | None,
+    ) -> ModelResponse:
+        history = self._journal.history
+        count = len(history.messages)
         request = briefing.request(
             [*history.messages, *attempt.extra] if attempt.extra else history.messages,
             thread=self._task.thread_id,
@@ -154,6 +174,7 @@ class TurnRun:
 
         response = await briefing.chosen.model.respond(request, on_delta)
         self._usage.append(response.usage)
+        self._room.learn(briefing, count, response.usage)
         self._model = response.model
         return response
 
@@ -241,7 +262,7 @@ class TurnRun:
         return _Ending(stop, message, error)
 
     def _end(self, ending: _Ending) -> TurnResult:
-        usage = [*self._usage, *self._calls.usage]
+        usage = [*self._usage, *self._calls.usage, *self._room.usage]
         total = sum(usage[1:], usage[0]) if usage else Usage(requests=0)
         self.result = TurnResult(
             stop=ending.stop,

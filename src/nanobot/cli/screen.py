@@ -8,7 +8,16 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from nanobot.agent.events import Delta, Event, MessageAdded, Retrying, ToolFinished, ToolStarted, TurnEnded
+from nanobot.agent.events import (
+    Condensed,
+    Delta,
+    Event,
+    MessageAdded,
+    Retrying,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+)
 from nanobot.cli.text import block_text, call_line, shorten, visible
 from nanobot.llm.model import TextDelta
 
@@ -77,6 +86,8 @@ class Screen:
                 console.print(f"{mark} {call.name} {ms / 1000:.1f}s {summary}", style=style, markup=False)
             case Retrying(status) if status.state == "waiting":
                 self.note(f"The model is not available ({status.kind}); next try in {status.wait_s:.0f} s.")
+            case Condensed(before, after):
+                self.note(f"The conversation was condensed from about {before:,} to {after:,} tokens.")
             case TurnEnded(_, "cancelled"):
                 self.note("stopped")
             case TurnEnded(error=error) if error:

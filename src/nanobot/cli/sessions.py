@@ -61,13 +61,16 @@ async def list_(choice: ConfigChoice, limit: int) -> None:
 @_asynchronous
 async def show(choice: ConfigChoice, id: str) -> None:
     """Print a conversation."""
+    from nanobot.agent.context.summary import is_summary
     from nanobot.cli.text import transcript
     from nanobot.llm.messages import decode_message
 
     async with _threads(choice.load()) as threads:
         row = await _find(threads, id)
         for stored in await threads.messages(row.id):
-            click.echo(transcript(decode_message(stored.raw)))
+            message = decode_message(stored.raw)
+            if not is_summary(message):
+                click.echo(transcript(message))
 
 
 @command.command("rename")

@@ -18,6 +18,8 @@ from nanobot.config.permissions import permits_tool
 from nanobot.config.references import Known
 from nanobot.config.view import View
 
+LEAST_ROOM = 1024
+"""Tokens of a window that stay free beside the longest answer; less is no room for a conversation."""
 _ALWAYS = ("auto", "none", "required")
 
 
@@ -54,6 +56,7 @@ def build_agent(id_: str, agent: View, known: Known, folders: Mapping[str, Path]
         top_p=agent.value("topP"),
         reasoning=_reasoning(agent),
         max_tokens=agent.value("maxTokens"),
+        context_window=agent.value("contextWindow"),
         truncation=agent.text("truncation") or None,
         output=_output(agent),
         tool_extensions=agent.value("toolExtensions", {}),
@@ -65,6 +68,7 @@ def build_agent(id_: str, agent: View, known: Known, folders: Mapping[str, Path]
     _check_tool_choice(built, agent)
     approvals = build_approvals(agent, "toolApprovals", known, lambda target: _has(built, target))
     built = replace(built, tool_approvals=approvals)
+    _check_window(built, agent)
     if built.temperature is not None and built.top_p is not None:
         message = "temperature and topP are both set; providers advise to set only one."
         agent.place.key("topP").warning("bad-value", agent.origin("topP"), message)
@@ -142,6 +146,19 @@ def _has(agent: Agent, target: Reference) -> bool:
         one.server == target.server and (target.tool is None or one.tool in (None, target.tool))
         for one in references
     )
+
+
+def _check_window(built: Agent, agent: View) -> None:
+    size, answer = built.context_window, built.max_tokens
+    if size is None:
+        return
+    needed = (answer or size // 8) + LEAST_ROOM
+    if size <= needed:
+        shown = f"`maxTokens` {answer}" if answer else "the answer"
+        message = (
+            f"A `contextWindow` of {size} tokens leaves no room beside {shown}; it must be over {needed}."
+        )
+        agent.place.key("contextWindow").error("bad-value", agent.origin("contextWindow"), message)
 
 
 def _check_tool_choice(built: Agent, agent: View) -> None:

@@ -63,6 +63,8 @@ HELP: dict[str, str] = {
     "agents.*.reasoning.effort": "From `none` to `max`.",
     "agents.*.reasoning.summary": "How the thinking is summarised.",
     "agents.*.maxTokens": "Longest answer in tokens.",
+    "agents.*.contextWindow": "Tokens the model can take (default 200000). Before a conversation outgrows "
+    "it, its older part is condensed to a summary; what was said stays stored.",
     "agents.*.truncation": "Passed on to providers that know it.",
     "agents.*.output": "The shape every final answer must have.",
     "agents.*.output.name": "Name of the shape.",

@@ -120,6 +120,7 @@ AGENT = Table(
             }
         ),
         "maxTokens": Number(1, whole=True),
+        "contextWindow": Number(1, whole=True),
         "truncation": Text(),
         "output": Table(
             {

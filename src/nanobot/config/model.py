@@ -149,6 +149,7 @@ class Agent:
     top_p: float | None = None
     reasoning: Reasoning | None = None
     max_tokens: int | None = None
+    context_window: int | None = None
     truncation: str | None = None
     output: OutputSchema | None = None
     tool_extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])

@@ -15,6 +15,7 @@ import msgspec
 
 from nanobot.agent.events import (
     Body,
+    Condensed,
     Delta,
     Event,
     MessageAdded,
@@ -104,6 +105,9 @@ def body_sse(body: Body, id: str | None = None) -> bytes:
                 "waitMs": round(status.wait_s * 1000),
             }
             return sse(news, event="chat-retry", id=id)
+        case Condensed(before, after, is_summarised):
+            news = {"before": before, "after": after, "summarised": is_summarised}
+            return sse(news, event="chat-condensed", id=id)
         case TurnEnded():
             return _ended_sse(body, id)
         case _:
