@@ -26,7 +26,9 @@ from nanobot.upstream.connection import CAPABILITIES, Upstream
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.client import EraChoice
 from nanobot.wire.rpc import Payload, RpcError
+from nanobot.wire.versions import MODERN_VERSIONS
 
 PUBLIC_URL = "https://conformance-test.local"
 REDIRECT = f"{PUBLIC_URL}/oauth/callback"
@@ -118,7 +120,8 @@ async def request(upstream: Upstream, person: Person, method: str, params: Mappi
         print(method, params, result.raw.decode())
 
 
-async def main(url: str, context: Mapping[str, Any]) -> None:
+async def main(url: str, era: EraChoice, context: Mapping[str, Any]) -> None:
+    """`era` is said by the suite: on a machine full of its clients, silence would not tell it reliably."""
     settings = OAuthSettings(
         client_id=context.get("client_id", ""), client_secret=context.get("client_secret", "")
     )
@@ -136,7 +139,9 @@ async def main(url: str, context: Mapping[str, Any]) -> None:
                 redirect_uri=REDIRECT,
                 public_url=PUBLIC_URL,
             )
-            server = McpServer(name="suite", url=url, oauth=settings if settings.client_id else None)
+            server = McpServer(
+                name="suite", url=url, protocol=era, oauth=settings if settings.client_id else None
+            )
             upstream = Upstream(server, http=http, env={}, version="1", oauth=oauth)
             await group.start(upstream.run)
             try:
@@ -147,6 +152,11 @@ async def main(url: str, context: Mapping[str, Any]) -> None:
 
 if __name__ == "__main__":
     try:
-        anyio.run(main, sys.argv[1], json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}")))
+        anyio.run(
+            main,
+            sys.argv[1],
+            "modern" if os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"] in MODERN_VERSIONS else "legacy",
+            json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}")),
+        )
     except (UpstreamError, AuthorizationFailed, RpcError) as e:
         sys.exit(f"{type(e).__name__}: {e}")
