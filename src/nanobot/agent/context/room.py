@@ -81,7 +81,7 @@ class Room:
     def learn(self, briefing: Briefing, count: int, usage: Usage) -> None:
         """Take note of what a request over the first `count` messages has weighed, by its provider."""
         history = self._journal.history
-        estimated = self._fixed(briefing) + sum(history.sizes[:count])
+        estimated = self._fixed(briefing) + history.size - sum(history.sizes[count:])
         if usage.source == "reported" and is_plausible(usage.input_tokens, estimated):
             self._gauge.learn(briefing.chosen.scope, reported=usage.input_tokens, estimated=estimated)
             history.measured = Measured(self._key(briefing), count, usage.input_tokens)
