@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from tests.peers.programs import QUICKSTART, clean_env, nanobot
 
 DEMO = ("-c", str(QUICKSTART), "--default-model", "demo")
@@ -218,3 +220,18 @@ def test_usage_errors_are_status_2_and_name_what_is_wrong(
     ran = nanobot(*args, home=tmp_path)
     assert (ran.returncode, said in ran.stderr) == (2, True), ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_what_programs_read_of_targets_is_the_same_in_json_and_in_yaml(tmp_path: Path) -> None:
+    config = tmp_path / "nanobot.yaml"
+    agents = "agents: {a: {description: 'no: map, # no comment'}}"
+    config.write_text(agents + "\nmcpServers: {s: {url: 'http://127.0.0.1:1/'}}\n")
+    for more in ((), ("--status",)):
+        asked = ("targets", "-c", str(config), "--default-model", "demo", *more, "-o")
+        as_json, as_yaml = (nanobot(*asked, kind, home=tmp_path) for kind in ("json", "yaml"))
+        rows: list[dict[str, Any]] = json.loads(as_json.stdout)
+        same: list[dict[str, Any]] = yaml.safe_load(as_yaml.stdout)
+        for row in (*rows, *same):  # the moment that each of the two runs saw, and when it would try again
+            row.pop("since", None)
+            row.pop("lastError", None)
+        assert rows == same != []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("-s", "--server", "servers", multiple=True, help="Only this server; may be repeated.")
 @click.option("--status", is_flag=True, help="Show the state of each MCP server instead.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
 @config_options
 def command(choice: ConfigChoice, servers: tuple[str, ...], status: bool, output: str) -> None:
     """List what can be called.
@@ -58,8 +61,8 @@ async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
     for name in servers:
         if name not in names:
             print(f"{name}: there is no such server", file=sys.stderr)
-    if output == "json":
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    if output != "table":
+        click.echo(_encoded(rows, output), nl=False)
         return
     width = max((len(row["target"]) for row in rows), default=6)
     click.echo(f"{'TARGET':{width}}  {'TYPE':6} DESCRIPTION")
@@ -82,8 +85,8 @@ async def _show_states(config: Config, servers: tuple[str, ...], output: str) ->
     for name in servers:
         if name not in names:
             print(f"{name}: there is no such server", file=sys.stderr)
-    if output == "json":
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    if output != "table":
+        click.echo(_encoded(rows, output), nl=False)
         return
     lines = [("SERVER", "KIND", "STATE", "PROTOCOL", "TOOLS", "ERROR")]
     lines += [
@@ -101,3 +104,12 @@ async def _show_states(config: Config, servers: tuple[str, ...], output: str) ->
     for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)]
         click.echo("  ".join(cells).rstrip())
+
+
+def _encoded(rows: Sequence[Any], output: str) -> str:
+    """`rows` as `json` or `yaml`, for programs."""
+    if output == "json":
+        return json.dumps(rows, ensure_ascii=False, indent=2) + "\n"
+    from nanobot.config.yaml_dump import dump_yaml
+
+    return dump_yaml(rows)
