@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import sys
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ import anyio
 import httpx2
 import pytest
 from tests.peers.programs import Running, serving
+from tests.wire.http_peer import Answer, Asked, Peer, answer
+from tests.wire.http_peer import serving as remote
 from tests.wire.world import BOTH, Client, modern, rpc, tool
 
 pytestmark = pytest.mark.anyio
@@ -51,16 +53,28 @@ def host(home: Path, definition: dict[str, Any]) -> Generator[Running]:
         yield running
 
 
+@asynccontextmanager
+async def started_beside(*args: str, home: Path) -> AsyncGenerator[Running]:
+    """The host, started and stopped in a thread: this one serves what the host connects to."""
+    context = serving(*args, home=home)
+    running = await anyio.to_thread.run_sync(context.__enter__)
+    try:
+        yield running
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(context.__exit__, None, None, None)
+
+
 def client(http: httpx2.AsyncClient, host: Running) -> Client:
     wire = Client(http, host.url + "/mcp", None)  # type: ignore[arg-type]  # it runs elsewhere
     wire.headers = {"content-type": "application/json", "accept": BOTH}
     return wire
 
 
-async def is_on_record(home: Path, session: str) -> None:
+async def is_on_record(home: Path, session: str, *, with_text: str = "") -> None:
     with anyio.fail_after(30), closing(sqlite3.connect(home / "nanobot" / "nanobot.db")) as database:
-        found = "SELECT 1 FROM mcp_sessions WHERE id = ?"
-        while not database.execute(found, (session,)).fetchall():  # noqa: ASYNC110  another process writes it
+        found = "SELECT 1 FROM mcp_sessions WHERE id = ? AND instr(CAST(state AS TEXT), ?) > 0"
+        while not database.execute(found, (session, with_text)).fetchall():  # noqa: ASYNC110  another process writes it
             await anyio.sleep(0.05)
 
 
@@ -90,12 +104,12 @@ async def test_r3_a_legacy_client_goes_on_after_a_kill_and_the_tool_ran_once(tmp
 
         with host(tmp_path, definition) as running:
             wire.url = running.url + "/mcp"
-            answer: dict[str, Any] = {
+            late: dict[str, Any] = {
                 "jsonrpc": "2.0",
                 "id": question["id"],
                 "result": {"action": "accept", "content": {}},
             }
-            assert (await wire.post(answer)).status_code == 202
+            assert (await wire.post(late)).status_code == 202
             async with wire.events("GET", last_event_id="1-1") as events:
                 assert await events.next() == {"": "replay-lost"}
                 assert await events.rest() == []
@@ -111,6 +125,44 @@ async def test_r3_a_legacy_client_goes_on_after_a_kill_and_the_tool_ran_once(tmp
         with host(tmp_path, definition) as running:
             wire.url = running.url + "/mcp"
             assert (await wire.post(rpc("ping", id=1))).status_code == 404
+
+
+async def test_a_session_at_a_remote_server_goes_on_after_a_kill_without_a_handshake(tmp_path: Path) -> None:
+    begun: list[str] = []
+
+    async def far(asked: Asked) -> Answer:
+        if asked.method == "initialize":
+            begun.append(f"far-{len(begun)}")
+            peer.session = begun[-1]
+        if asked.method == "tools/list":
+            return answer(asked, {"tools": [{"name": "work", "inputSchema": {"type": "object"}}]})
+        return None
+
+    def used() -> list[str]:
+        return [one.headers["mcp-session-id"] for one in peer.asked if one.method == "tools/call"]
+
+    peer = Peer(far)
+    hello: dict[str, Any] = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
+    async with httpx2.AsyncClient(timeout=30) as http, remote(peer) as url:
+        config = tmp_path / "nanobot.yaml"
+        config.write_text(json.dumps({"mcpServers": {"far": {"url": url}}, "publish": {"mcpServers": "far"}}))
+        args = (str(config), "--default-model", "demo", "--exclude-built-in-agents")
+        async with started_beside(*args, home=tmp_path) as running:
+            wire = client(http, running)
+            greeting = await wire.post(rpc("initialize", hello, id=0))
+            wire.headers["mcp-session-id"] = session = greeting.headers["mcp-session-id"]
+            async with wire.events("POST", tool("work", id=1)) as events:
+                assert "result" in await events.message()
+            await is_on_record(tmp_path, session, with_text=used()[0])
+            running.kill()
+        async with started_beside(*args, home=tmp_path) as running:
+            wire.url = running.url + "/mcp"
+            async with wire.events("POST", tool("work", id=2)) as events:
+                assert "result" in await events.message()
+        first, second = used()
+        assert first == second
+        ended = [one.headers["mcp-session-id"] for one in peer.asked if one.verb == "DELETE"]
+        assert first not in ended
 
 
 CAPABLE: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +93,14 @@ class Attendance:
     def began(self, account: str, session: str) -> None:
         self.news.append(("began", session))
 
-    def ended(self, account: str, session: str) -> None:
-        self.news.append(("ended", session))
+    def ended(self, account: str, session: str, *, is_over: bool = True) -> None:
+        self.news.append(("over" if is_over else "parked", session))
+
+    def continuations(self, account: str, session: str) -> dict[str, Any]:
+        return {"far": session}
+
+    def continue_with(self, account: str, session: str, kept: Mapping[str, object]) -> None:
+        self.news.append(("continues", str(kept["far"])))
 
 
 async def test_a_session_is_parked_and_comes_back(tmp_path: Path) -> None:
@@ -105,7 +111,9 @@ async def test_a_session_is_parked_and_comes_back(tmp_path: Path) -> None:
         now = 901
         assert (await client.post(tool("echo"))).status_code == 200
         assert (await client.post(tool("echo"))).status_code == 200
-        assert attendance.news == [("began", id), ("ended", id), ("began", id)]
+        assert attendance.news == [("began", id), ("parked", id), ("continues", id), ("began", id)]
+        assert await delete(client) == 200
+        assert attendance.news[-1] == ("over", id)
 
 
 async def test_a_client_that_only_shook_hands_leaves_nothing(tmp_path: Path) -> None:

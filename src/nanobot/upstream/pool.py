@@ -233,7 +233,8 @@ class Pool:
             if known is not None:
                 if (member := known.members.get(session)) is not None:
                     return member
-                if (member := known.spare) is not None:
+                goes_on = (account, session) in self._continuations  # then it needs a connection of its own
+                if (member := known.spare) is not None and not goes_on:
                     known.spare, member.session = None, session
                     known.members[session] = member
                     return member

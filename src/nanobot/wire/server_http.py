@@ -135,10 +135,10 @@ class McpEndpoint:
             session_settings,
             clock,
             home.sessions,
+            attendance,
             restored=self._session_restored,
             parted=self._session_parted,
         )
-        self._attendance = attendance
         self._changes: dict[tuple[str, str | None], tuple[str, Payload]] = {}
         self._changed = anyio.Event()
         self._is_open = False
@@ -181,7 +181,7 @@ class McpEndpoint:
                     self.close()
                     self._side_tasks.end()
                     with anyio.move_on_after(LAST_SAVE_S, shield=True):
-                        await self._sessions.save()
+                        await self._sessions.close()
         finally:
             unwatch()
 
@@ -215,8 +215,7 @@ class McpEndpoint:
             return
         self._check_version(http, None)
         session = self._living(http) or await self._session(http, None)
-        if not session.is_confirmed:
-            self._sessions.confirm(session)
+        self._sessions.use(session)
         if isinstance(message, Response | ErrorResponse):
             session.questions.settle(message)
         else:
@@ -266,8 +265,7 @@ class McpEndpoint:
             await self._initialize(http, request, meta)
             return
         session = self._living(http) or await self._session(http, request.id)
-        if not session.is_confirmed:
-            self._sessions.confirm(session)
+        self._sessions.use(session)
         if request.id in session.requests:
             raise Refusal(
                 400, RpcError(INVALID_REQUEST, f"request {request.id!r} is still under way"), id=request.id
@@ -303,8 +301,6 @@ class McpEndpoint:
             outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
             if not known and isinstance(outcome, Payload):
                 self._sessions.add(session)
-                if self._attendance is not None:
-                    self._attendance.began(session.account, session.id)
             elif session.peer.changed:
                 self._sessions.note(session)
         except Busy as full:
@@ -353,6 +349,7 @@ class McpEndpoint:
             session = session or await self._sessions.fetch(named, account)
             if session is not None:
                 session.used_at = self._clock()
+                self._sessions.use(session)
                 rest = {name: value for name, value in meta.items() if name != META_SESSION}
                 ours = session.peer.caller
                 return replace(caller, session=session.id, agent=ours.agent, title=ours.title), rest
@@ -410,14 +407,10 @@ class McpEndpoint:
             await self._sessions.sweep()
 
     def _session_restored(self, session: Session) -> None:
-        if self._attendance is not None:
-            self._attendance.began(session.account, session.id)
         if session.peer.subscriptions:
             self._side_tasks.start_soon(lambda: self._dispatcher.recall(session.peer))
 
     def _session_parted(self, session: Session) -> None:
-        if self._attendance is not None:
-            self._attendance.ended(session.account, session.id)
         if session.peer.subscriptions:
             self._side_tasks.start_soon(lambda: self._dispatcher.forget(session.peer))
 

@@ -10,19 +10,21 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import anyio
 
 from nanobot.config.model import SessionSettings
 from nanobot.errors import Busy, StoreError
 from nanobot.wire.event_stream import Clock
-from nanobot.wire.home import SessionRecord, SessionStore
+from nanobot.wire.home import NoStore, SessionRecord, SessionStore
 from nanobot.wire.session import Session
 
 log = logging.getLogger(__name__)
 
+CONTINUATIONS: Final = "clients"
+"""The attribute that keeps what `Attendance` needs."""
 FRESH_S: Final = 1.0
 """How long what is known of the store may be out of date."""
 SAVE_SPACING_S: Final = 1.0
@@ -37,14 +39,22 @@ EVICTABLE_S: Final = 10.0
 
 
 class Attendance(Protocol):
-    """Told which sessions are in memory, so that what is kept for one of them goes when it goes.
+    """Told which sessions are in memory, so that what is held open for one of them goes when it goes.
 
-    A session that was parked begins anew when it comes back.
+    What it takes to go on later (`continuations`, JSON by name) is kept with the session.
     """
 
     def began(self, account: str, session: str) -> None: ...
 
-    def ended(self, account: str, session: str) -> None: ...
+    def ended(self, account: str, session: str, *, is_over: bool = True) -> None:
+        """With `is_over` False the session may come back."""
+        ...
+
+    def continuations(self, account: str, session: str) -> Mapping[str, Any]: ...
+
+    def continue_with(self, account: str, session: str, kept: Mapping[str, object]) -> None:
+        """A session that is about to begin comes back with its `continuations`."""
+        ...
 
 
 class Sessions:
@@ -55,6 +65,7 @@ class Sessions:
         settings: SessionSettings,
         clock: Clock,
         store: SessionStore,
+        attendance: Attendance | None,
         *,
         restored: Callable[[Session], None],
         parted: Callable[[Session], None],
@@ -65,10 +76,14 @@ class Sessions:
         self._settings = settings
         self._clock = clock
         self._store = store
+        self._keeps = not isinstance(store, NoStore)
+        self._attendance = attendance
         self._restored = restored
         self._parted = parted
         self._living: dict[str, Session] = {}
         self._unsaved: dict[str, Session] = {}
+        self._used: dict[str, Session] = {}
+        """For whom something may have been opened that is to be kept."""
         self._has_unsaved = anyio.Event()
         self._deleting: set[tuple[str, str]] = set()
         self._deleted: deque[str] = deque(maxlen=1000)
@@ -98,11 +113,20 @@ class Sessions:
         """Raises `Busy` if the room that `make_room` made has been taken."""
         self._check_room()
         self._living[session.id] = session
+        if self._attendance is not None:
+            kept = session.peer.attributes.get(CONTINUATIONS)
+            if isinstance(kept, Mapping):
+                self._attendance.continue_with(session.account, session.id, kept)  # pyright: ignore[reportUnknownArgumentType]
+            self._attendance.began(session.account, session.id)
 
-    def confirm(self, session: Session) -> None:
-        """The client has used its new session: from now on it is kept."""
-        session.is_confirmed = True
-        self.note(session)
+    def use(self, session: Session) -> None:
+        """A request of `session` begins."""
+        if not session.is_confirmed:
+            session.is_confirmed = True
+            self.note(session)
+        if session.id not in self._used and self._keeps and self._attendance is not None:
+            self._used[session.id] = session
+            self._has_unsaved.set()
 
     def note(self, session: Session) -> None:
         """Parts of `session` have changed: have them saved."""
@@ -213,8 +237,38 @@ class Sessions:
         """Save what has changed; False if the store failed. What could not be saved stays to be saved."""
         async with self._saving:  # one after the other, so that nobody takes for saved what is on its way
             self._has_unsaved = anyio.Event()
+            self._look_at_connections()
             unsaved, self._unsaved = self._unsaved, {}
             return await self._write(unsaved.values())
+
+    async def close(self) -> None:
+        """Save everything, and part from all sessions: they may go on in another process."""
+        for session in self:
+            self._note_continuations(session)
+        await self.save()
+        if self._attendance is not None:
+            for session in self:
+                self._attendance.ended(
+                    session.account, session.id, is_over=not (self._keeps and session.revision)
+                )
+
+    def _look_at_connections(self) -> None:
+        """Note what was opened for sessions in use; they are looked at again for as long as they are busy."""
+        used, self._used = self._used, {}
+        for id, session in used.items():
+            if self._living.get(id) is session:
+                self._note_continuations(session)
+                if session.requests:
+                    self.use(session)
+
+    def _note_continuations(self, session: Session) -> None:
+        if self._attendance is None or not (self._keeps and session.is_confirmed):
+            return
+        found = self._attendance.continuations(session.account, session.id)
+        kept = session.peer.attributes.get(CONTINUATIONS, {})
+        if found and found != kept:  # one that was not opened since the session came back is still good
+            session.peer.put(CONTINUATIONS, {**kept, **found})
+            self.note(session)
 
     async def _write(self, sessions: Collection[Session]) -> bool:
         """Save those that have news. Under the lock `_saving`."""
@@ -293,12 +347,14 @@ class Sessions:
         One that could not be saved stays.
         """
         async with self._saving:
+            for session in sessions:
+                self._note_continuations(session)
             await self._write(sessions)
         now = self._clock()
         for session in sessions:
             rests = self._is_over(session, now) if rest_s is None else now - session.used_at >= rest_s
             if rests and not session.is_busy and not (session.is_confirmed and session.peer.changed):
-                self._leave(session, "session expired")
+                self._leave(session, "session expired", is_over=not session.revision)
 
     def _is_to_save(self, session: Session) -> bool:
         has_news = not session.revision or session.peer.changed or self._is_out_of_date(session)
@@ -311,11 +367,14 @@ class Sessions:
         """Whether the time of use on record is."""
         return session.used_at - session.saved_at > TOUCH_S
 
-    def _leave(self, session: Session, reason: str) -> None:
+    def _leave(self, session: Session, reason: str, *, is_over: bool = True) -> None:
+        """`is_over`: it does not come back."""
         if self._living.get(session.id) is session:
             del self._living[session.id]
             self._unsaved.pop(session.id, None)
             session.end(reason)
+            if self._attendance is not None:
+                self._attendance.ended(session.account, session.id, is_over=is_over or not self._keeps)
             self._parted(session)
 
     def _check_room(self) -> None:
