@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHES = ("startup", "tools_call", "relay", "ready", "stream", "turn", "connect_cycles")
+BENCHES = ("startup", "tools_call", "sessions", "relay", "ready", "stream", "turn", "connect_cycles")
 
 
 def main() -> int:
