@@ -126,6 +126,7 @@ class McpEndpoint:
         """
         home = home or Home()
         self._has_thread = home.has_thread
+        self._attendance = attendance
         self._service = service
         self._settings = settings
         self._clock = clock
