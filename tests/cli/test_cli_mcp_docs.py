@@ -20,7 +20,7 @@ def test_the_configurations_are_accepted_and_show_no_secret(document: str, tmp_p
     checked = nanobot("config", "check", "-c", "./x.yaml", home=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     shown = nanobot("config", "show", "-c", "./x.yaml", home=tmp_path)
-    assert "url: https://mcp." in shown.stdout
+    assert "https://mcp." in shown.stdout
     assert "canary" not in shown.stdout + shown.stderr
 
 
