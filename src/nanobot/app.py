@@ -16,6 +16,7 @@ from anyio.abc import TaskStatus
 from nanobot import __version__
 from nanobot.agent.chat import AgentChats
 from nanobot.agent.engine import Engine
+from nanobot.agent.sampling import AgentSampler, candidates
 from nanobot.aio import task_group
 from nanobot.builtin.agents import agent_server
 from nanobot.builtin.system import system_server
@@ -28,6 +29,7 @@ from nanobot.hub.audit.trail import note_hooks
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
+from nanobot.hub.sampling import sampled
 from nanobot.hub.traced import TracedService, traced
 from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
@@ -128,7 +130,9 @@ async def open_app(
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
         if tracer is not None:
             sources = {name: traced(source, tracer) for name, source in sources.items()}
-        hub = Hub(config, hooks.around(sources), personal=upstreams.personal())
+        sampler = AgentSampler(config, models, hooks.agents()) if candidates(config) else None
+        sources = sampled(hooks.around(sources), config.mcp_servers, sampler)
+        hub = Hub(config, sources, personal=upstreams.personal())
         hooks.connect(hub)
         limit = turn_limit(config.env)
         engine = Engine(

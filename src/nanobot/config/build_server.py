@@ -49,6 +49,8 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         in_container=in_container(server),
         transport=_transport(server),
         protocol=server.value("protocol", "auto"),
+        sampling=server.value("sampling", "agents"),
+        sampling_max_tokens=server.value("samplingMaxTokens", 4096),
         sharing=server.value("sharing", "session"),
         max_connections=server.value("maxConnections"),
         allow_tools=server.names("allowTools") if server.has("allowTools") else None,

@@ -66,6 +66,10 @@ HELP: dict[str, str] = {
     "agents.*.contextWindow": "Tokens the model can take (default 200000). Before a conversation outgrows "
     "it, its older part is condensed to a summary; what was said stays stored.",
     "agents.*.truncation": "Passed on to providers that know it.",
+    "agents.*.aliases": "Names by which MCP servers that want a model may ask for this agent.",
+    "agents.*.cost": "How cheap it is, against other agents (more: cheaper); for servers that want a model.",
+    "agents.*.speed": "How fast it is, likewise.",
+    "agents.*.intelligence": "How capable it is, likewise.",
     "agents.*.output": "The shape every final answer must have.",
     "agents.*.output.name": "Name of the shape.",
     "agents.*.output.description": "What it holds.",
@@ -123,6 +127,10 @@ HELP: dict[str, str] = {
     "mcpServers.*.unsandboxed": "Run `command` here although there is an image.",
     "mcpServers.*.type": "How it is reached; without it that is found out: `sse` is the older form of HTTP.",
     "mcpServers.*.protocol": "`auto`, or the era of the protocol to speak.",
+    "mcpServers.*.sampling": "Who answers when the server wants a model: `agents` of yours (default; without "
+    "any, the client), the `client`, agents once a person has agreed for the session (`ask`), or nobody "
+    "(`off`).",
+    "mcpServers.*.samplingMaxTokens": "The longest answer an agent gives it, in tokens (default 4096).",
     "mcpServers.*.sharing": "Who shares a connection, and a process: one `session` (default), one `account`, "
     "or everybody (`global`); see [sharing](../sharing.md).",
     "mcpServers.*.maxConnections": "Most connections at once; beyond it requests are refused (default: 100 "

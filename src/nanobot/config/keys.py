@@ -122,6 +122,10 @@ AGENT = Table(
         "maxTokens": Number(1, whole=True),
         "contextWindow": Number(1, whole=True),
         "truncation": Text(),
+        "aliases": Names(),
+        "cost": Number(0),
+        "speed": Number(0),
+        "intelligence": Number(0),
         "output": Table(
             {
                 "name": Text(
@@ -200,6 +204,8 @@ MCP_SERVER = Table(
         "type": Text(("stdio", "sse", "streamableHttp")),
         "protocol": Text(("auto", "legacy", "modern")),
         "sharing": Text(("session", "account", "global")),
+        "sampling": Text(("off", "agents", "client", "ask")),
+        "samplingMaxTokens": Number(1, whole=True),
         "maxConnections": Number(1, 100_000, whole=True),
         "allowTools": Names(),
         "toolOverrides": MapOf(Table({"name": Text(), "description": Text(), "inputSchema": Free()})),

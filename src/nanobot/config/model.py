@@ -151,6 +151,12 @@ class Agent:
     max_tokens: int | None = None
     context_window: int | None = None
     truncation: str | None = None
+    aliases: tuple[str, ...] = ()
+    """Names by which servers that want a model may ask for this agent."""
+    cost: float = 0.0
+    speed: float = 0.0
+    intelligence: float = 0.0
+    """For a choice among several that could answer a server: more is better, so what is cheap has much."""
     output: OutputSchema | None = None
     tool_extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     mode: Mode | None = None
@@ -252,6 +258,8 @@ class McpServer:
     """How a server with a url is spoken to; auto: as it wants it."""
     protocol: Literal["auto", "legacy", "modern"] = "auto"
     sharing: Sharing = "session"
+    sampling: Literal["off", "agents", "client", "ask"] = "agents"
+    sampling_max_tokens: int = 4096
     max_connections: int | None = None
     allow_tools: tuple[str, ...] | None = None
     tool_overrides: Mapping[str, ToolOverride] = field(default_factory=dict[str, ToolOverride])

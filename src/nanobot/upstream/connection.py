@@ -75,7 +75,7 @@ REPEATABLE: Final = frozenset(
 
 CAPABILITIES: Final[Mapping[str, Any]] = {
     "roots": {"listChanged": True},
-    "sampling": {"tools": {}, "context": {}},
+    "sampling": {"tools": {}},
     "elicitation": {"form": {}, "url": {}},
 }
 
@@ -141,8 +141,11 @@ class Upstream:
         self._http = http if server.is_trusted else http.guarded(PUBLIC_ONLY)
         self._env = env
         self._launcher = launcher or Launcher(sandbox=None, home=Path(os.devnull))
+        offered = CAPABILITIES
+        if server.sampling == "off":
+            offered = {name: value for name, value in offered.items() if name != "sampling"}
         self._hello = Hello(
-            version=version, capabilities=CAPABILITIES, protocol=server.protocol, last_era=last_era
+            version=version, capabilities=offered, protocol=server.protocol, last_era=last_era
         )
         self._backoff_s = backoff_s
         self._now = now
