@@ -29,7 +29,7 @@ async def between(
     server: str,
     *,
     says: str = "from the agent",
-    callbacks: Any = None,
+    callbacks: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Client]:
     """A client in front of nanobot with an agent, and the asking server behind it."""
