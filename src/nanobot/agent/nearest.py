@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nanobot.distance import edit_distance
+
 _FARTHEST: Final = 2
 _MOST_NAMES: Final = 40
 
@@ -28,22 +30,10 @@ def nearest_name(name: str, known: Sequence[str]) -> str | None:
     for candidate in known:
         if bare and _bare(candidate) == bare:
             return candidate
-    distances = [(_distance(name, candidate), candidate) for candidate in known]
+    distances = [(edit_distance(name, one, _FARTHEST + 1), one) for one in known]
     near = [pair for pair in distances if pair[0] <= _FARTHEST]
     return min(near)[1] if near else None
 
 
 def _bare(name: str) -> str:
     return "".join(c for c in name.casefold() if c.isalnum())
-
-
-def _distance(a: str, b: str) -> int:
-    """Levenshtein distance; lengths that differ too much are not computed."""
-    if abs(len(a) - len(b)) > _FARTHEST:
-        return _FARTHEST + 1
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        diagonal, row[0] = row[0], i
-        for j, y in enumerate(b, 1):
-            diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (x != y))
-    return row[-1]

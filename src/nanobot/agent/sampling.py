@@ -24,6 +24,7 @@ from nanobot.llm.messages import Content, Item, Message, Text, ToolCall, ToolOut
 from nanobot.llm.model import ModelRequest, ModelResponse, ToolSet, ToolSpec
 from nanobot.llm.router import Chosen
 from nanobot.llm.tool_names import wire_names
+from nanobot.narrow import object_of, objects_of
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 
@@ -113,8 +114,8 @@ def choose_agent(agents: Sequence[Agent], preferences: object) -> Agent | None:
     By the first hint that is an agent's id, else one of its aliases, else part of its model's name; else the
     one whose scores weigh most. A priority that is not given counts 1.
     """
-    wanted = _object(preferences)
-    hints = [str(hint.get("name", "")) for hint in _objects(wanted.get("hints"))]
+    wanted = object_of(preferences)
+    hints = [str(hint.get("name", "")) for hint in objects_of(wanted.get("hints"))]
     for hint in filter(None, hints):
         if (found := next((agent for agent in agents if agent.id == hint), None)) is not None:
             return found
@@ -158,12 +159,12 @@ def _messages(written: object) -> list[Message]:
 
 
 def _message(written: object, called: set[str]) -> Message:
-    message = _object(written)
+    message = object_of(written)
     role: Any = message.get("role", "user")
     if role not in ("user", "assistant"):
         raise RpcError(INVALID_PARAMS, "the role of a message is `user` or `assistant`")
     content: Any = message.get("content")
-    blocks = _objects(cast("object", content)) or _objects([content])
+    blocks = objects_of(cast("object", content)) or objects_of([content])
     items = tuple(_item(block, called) for block in blocks)
     if not items:
         raise RpcError(INVALID_PARAMS, "a message needs content")
@@ -184,7 +185,7 @@ def _item(block: Json, called: set[str]) -> Item:
             return ToolOutput(
                 new_id("item"),
                 call_id,
-                [dict(one) for one in _objects(block.get("content"))],
+                [dict(one) for one in objects_of(block.get("content"))],
                 is_error=block.get("isError") is True,
                 structured=block.get("structuredContent"),
             )
@@ -196,7 +197,7 @@ def _item(block: Json, called: set[str]) -> Item:
 
 def _tools(written: object) -> tuple[ToolSet, Mapping[str, str]]:
     """The server's tools for the model, and their names by those the model uses."""
-    tools = {str(tool.get("name")): tool for tool in _objects(written)}
+    tools = {str(tool.get("name")): tool for tool in objects_of(written)}
     wires = wire_names([*tools])
     specs = tuple(
         ToolSpec(
@@ -208,7 +209,7 @@ def _tools(written: object) -> tuple[ToolSet, Mapping[str, str]]:
 
 
 def _tool_choice(written: object) -> str | None:
-    mode = _object(written).get("mode")
+    mode = object_of(written).get("mode")
     return mode if mode in _TOOL_CHOICES else None
 
 
@@ -257,15 +258,6 @@ def _input(arguments: str) -> Any:
         return msgspec.json.decode(arguments or "{}")
     except msgspec.DecodeError:
         return {}
-
-
-def _object(written: object) -> Json:
-    return cast("Json", written) if isinstance(written, Mapping) else {}
-
-
-def _objects(written: object) -> list[Json]:
-    items = cast("list[object]", written) if isinstance(written, list) else []
-    return [cast("Json", item) for item in items if isinstance(item, Mapping)]
 
 
 def _nobody(_: object) -> None:

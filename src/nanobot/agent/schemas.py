@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from nanobot.narrow import list_of, object_of
+
 JsonObject = dict[str, Any]
 _COMBINATORS: Final = ("allOf", "anyOf", "oneOf")
 _NOT_AT_ROOT: Final = ("$schema", "$id", *_COMBINATORS)
@@ -21,15 +23,15 @@ def accepted_schema(schema: object) -> JsonObject:
     given = cast("Mapping[str, Any]", schema)
     if given.get("type", "object") != "object":
         return _empty()
-    properties = _object(given.get("properties"))
+    properties = dict(object_of(given.get("properties")))
     required = _names(given.get("required"))
     for combinator in _COMBINATORS:
-        branches = [_object(branch) for branch in _list(given.get(combinator))]
+        branches = [object_of(branch) for branch in list_of(given.get(combinator))]
         if not branches:
             continue
         demands = [_names(branch.get("required")) for branch in branches]
         for branch in branches:
-            for name, property_ in _object(branch.get("properties")).items():
+            for name, property_ in object_of(branch.get("properties")).items():
                 properties.setdefault(name, property_)
         first, *rest = demands
         both = set(first).union(*rest) if combinator == "allOf" else set(first).intersection(*rest)
@@ -46,13 +48,5 @@ def _empty() -> JsonObject:
     return {"type": "object", "properties": {}}
 
 
-def _object(value: object) -> JsonObject:
-    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> list[object]:
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
 def _names(value: object) -> list[str]:
-    return [name for name in _list(value) if isinstance(name, str)]
+    return [name for name in list_of(value) if isinstance(name, str)]

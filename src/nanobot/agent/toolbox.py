@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from nanobot.agent.schemas import accepted_schema
 from nanobot.agent.tools import Tool, ToolResult
@@ -13,6 +13,7 @@ from nanobot.errors import ToolNotFound
 from nanobot.hub.published import Listing, Published
 from nanobot.llm.model import ToolSet, ToolSpec
 from nanobot.llm.tool_names import wire_names
+from nanobot.narrow import object_of
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
 
@@ -96,7 +97,7 @@ def _tool(tool: Published) -> Tool:
         description=_cut(str(definition.get("description") or "")),
         schema=accepted_schema(definition.get("inputSchema")),
         target=tool.server,
-        read_only=_object(definition.get("annotations")).get("readOnlyHint") is True,
+        read_only=object_of(definition.get("annotations")).get("readOnlyHint") is True,
     )
 
 
@@ -117,7 +118,3 @@ def _cut(description: str) -> str:
     cut = description[: _LONGEST_DESCRIPTION - 1]
     end = max(cut.rfind(mark) for mark in (". ", ".\n", "! ", "? ", "\n"))
     return (cut[: end + 1] if end > 0 else cut) + "…"
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

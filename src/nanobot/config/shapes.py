@@ -17,6 +17,7 @@ from nanobot.config.diagnostics import Place
 from nanobot.config.merge import distinct
 from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, is_null, kind_of, shown_key
+from nanobot.distance import edit_distance
 
 REPLACE = "$replace"
 
@@ -283,27 +284,10 @@ def nearest(word: str, known: Mapping[str, str]) -> str:
     """The value of `known` whose key is nearest to `word`, "" if none is within an edit distance of 2."""
     best, name = 3, ""
     for spelling, canonical in known.items():
-        distance = _distance(word.lower(), spelling.lower(), best)
+        distance = edit_distance(word.lower(), spelling.lower(), best)
         if distance < best and distance < len(spelling):
             best, name = distance, canonical
     return name
-
-
-def _distance(a: str, b: str, limit: int) -> int:
-    """How many insertions, deletions, replacements and swaps of neighbours make `b` of `a`; ≤ `limit`."""
-    if abs(len(a) - len(b)) >= limit:
-        return limit
-    before: list[int] = []
-    above = list(range(len(b) + 1))
-    for i, x in enumerate(a, 1):
-        row = [i]
-        for j, y in enumerate(b, 1):
-            cost = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (x != y))
-            if i > 1 and j > 1 and x == b[j - 2] and y == a[i - 2]:
-                cost = min(cost, before[j - 2] + 1)
-            row.append(cost)
-        before, above = above, row
-    return min(above[-1], limit)
 
 
 def _keeping_nulls(node: Node) -> Node:

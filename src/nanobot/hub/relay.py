@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, cast, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from nanobot.config.model import Config
+from nanobot.narrow import object_of
 from nanobot.wire.call import Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.service import Description
@@ -42,7 +43,7 @@ def introduce(ours: Description, server: Connected) -> Description:
         if name in theirs or name == "experimental"
     }
     known: Mapping[str, Any] = capabilities.pop("extensions", {})
-    extensions: Mapping[str, Any] = _mapping(theirs.get("extensions"))
+    extensions: Mapping[str, Any] = object_of(theirs.get("extensions"))
     if shared := {name: extensions[name] for name in known if name in extensions}:
         capabilities["extensions"] = shared
     experimental = theirs.get("experimental")
@@ -51,7 +52,3 @@ def introduce(ours: Description, server: Connected) -> Description:
     return Description(
         server_info=server.server_info, capabilities=capabilities, instructions=server.instructions
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol
 import anyio
 
 from nanobot.errors import NanobotError
+from nanobot.narrow import object_of
 from nanobot.wire.call import Call
 from nanobot.wire.notifications import INITIALIZED
 from nanobot.wire.rpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION, Payload, RpcError
@@ -226,8 +227,8 @@ async def _discover(peer: Handshaker, hello: Hello) -> Connected | None:
     return Connected(
         era="modern",
         version=common[-1],
-        server_info=_mapping(_mapping(result.get("_meta")).get(META_SERVER_INFO)),
-        capabilities=_mapping(result.get("capabilities")),
+        server_info=object_of(object_of(result.get("_meta")).get(META_SERVER_INFO)),
+        capabilities=object_of(result.get("capabilities")),
         instructions=_text(result.get("instructions")),
     )
 
@@ -256,8 +257,8 @@ async def _initialize(peer: Handshaker, hello: Hello) -> Connected:
     connected = Connected(
         era="legacy",
         version=version,
-        server_info=_mapping(result.get("serverInfo")),
-        capabilities=_mapping(result.get("capabilities")),
+        server_info=object_of(result.get("serverInfo")),
+        capabilities=object_of(result.get("capabilities")),
         instructions=_text(result.get("instructions")),
     )
     await peer.tell(INITIALIZED, version=version)
@@ -268,11 +269,7 @@ def _supported(refusal: RpcError) -> list[str]:
     """The versions that a server named when it refused ours."""
     if refusal.rpc_code != UNSUPPORTED_VERSION or refusal.data is None:
         return []
-    return [str(version) for version in _array(_mapping(refusal.data.value).get("supported"))]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    return [str(version) for version in _array(object_of(refusal.data.value).get("supported"))]
 
 
 def _array(value: Any) -> list[Any]:
