@@ -165,7 +165,7 @@ async def test_a_variable_that_stands_for_the_token(tmp_path: Path) -> None:
     definition = 'headers: {Authorization: "Bearer ${TOKEN}"}'
     more = "env: {TOKEN: {useBearerToken: true}}"
     async with relaying(tmp_path, definition, more=more) as (nanobot, _):
-        one = await session(nanobot)
+        one = await session(nanobot, **by("CANARY"))
         assert await work(nanobot, one | by("CANARY")) == "Bearer CANARY"
 
 

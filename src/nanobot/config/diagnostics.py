@@ -99,6 +99,10 @@ class Diagnostics:
         self._found[Diagnostic(severity, code, message, at, path, hint)] = None
 
     @property
+    def has_errors(self) -> bool:
+        return any(diagnostic.severity == "error" for diagnostic in self._found)
+
+    @property
     def root(self) -> Place:
         return Place(self)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nanobot.config.build import build
 from nanobot.config.diagnostics import Diagnostic, Diagnostics, InvalidConfig
-from nanobot.config.environment import resolve_variables, session_environment
+from nanobot.config.environment import Resolved, resolve_variables, session_environment
 from nanobot.config.model import Config, Origin
 from nanobot.config.nodes import places, plain
 from nanobot.config.sources import SETTINGS_FILE, Composer, Source
@@ -93,10 +93,12 @@ def examine(selection: Selection) -> Examined:
         found=found,
     )
     built = build(composed, found, builtin_agents=selection.builtin_agents, agent=selection.agent)
+    resolved = resolve_variables(built.env_vars, env)
+    if not found.has_errors:  # else what is declared may be a slip as well
+        _tell_unset(resolved, found)
     diagnostics = _without_consequences(found.sorted(strict=selection.strict))
     if any(diagnostic.severity == "error" for diagnostic in diagnostics):
         return Examined(None, diagnostics)
-    resolved = resolve_variables(built.env_vars, env)
     config = Config(
         home=home,
         sources=tuple(source.label for source in sources),
@@ -118,6 +120,20 @@ def examine(selection: Selection) -> Examined:
         document=MappingProxyType(plain(built.document)),
     )
     return Examined(config, diagnostics)
+
+
+def _tell_unset(resolved: Resolved, found: Diagnostics) -> None:
+    """Declared variables are for the people who run or use this; without them sessions are refused."""
+    for variable in resolved.missing:
+        if not variable.use_bearer_token:
+            about = f" ({variable.description})" if variable.description else ""
+            message = f"The variable {variable.name!r}{about} has no value yet."
+            hint = f"set it in the environment, in the env file or with `-e {variable.name}=…`"
+            found.add("warning", "unset-variable", variable.origin, message, hint=hint)
+    for variable in resolved.invalid:
+        options = ", ".join(variable.options)
+        message = f"The value of the variable {variable.name!r} is not one of {options}."
+        found.add("warning", "bad-value", variable.origin, message)
 
 
 def _without_consequences(diagnostics: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:

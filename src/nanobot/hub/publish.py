@@ -20,6 +20,7 @@ from nanobot.hub.prompts import prompt_arguments
 from nanobot.hub.published import Offer, Published
 from nanobot.hub.references import agent_reference
 from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
+from nanobot.hub.variables import check_variables
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.extensions import SHOWS_APPS
 from nanobot.wire.parameter_headers import check
@@ -51,6 +52,8 @@ class Publisher:
         """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
         self._greeting = greeting
         self._agents = config.agents
+        self._declared = config.env_vars
+        self._env = config.env
         self._hub = hub
         self._description = _describe(config, version)
         self._lone = lone_server(config)
@@ -75,11 +78,14 @@ class Publisher:
         """Waits for nothing and has the lists prepared in the background meanwhile.
 
         If one server alone is published, it is that server's description, and only it can give one: raises
-        `UpstreamUnavailable`. Raises `RpcError` (-32602) for a caller who wants an agent that there is not.
+        `UpstreamUnavailable`. Raises `RpcError` (-32602) for a caller who wants an agent that there is not,
+        and while a declared variable has no value.
         """
         if caller.agent and caller.agent not in self._agents:
             known = ", ".join(self._agents)
             raise RpcError(INVALID_PARAMS, f"there is no agent {caller.agent!r}; known: {known}")
+        if self._declared:
+            check_variables(self._declared, self._env, caller)
         session = None
         if self._greeting is not None and caller.era == "legacy":  # in the modern era nobody is greeted
             session = await self._greeting(caller)

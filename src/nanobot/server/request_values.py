@@ -23,8 +23,8 @@ PREFIX = b"x-nanobot-env-"
 
 
 def passes_values_on(config: Config) -> bool:
-    """Whether any MCP server is told something that callers bring along."""
-    return any(server.personal_headers for server in config.mcp_servers.values())
+    """Whether callers may bring something along: for headers of MCP servers, or as a declared variable."""
+    return bool(config.env_vars) or any(server.personal_headers for server in config.mcp_servers.values())
 
 
 class RequestValues:
