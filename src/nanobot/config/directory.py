@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,12 @@ from nanobot.config.nodes import Entries, Entry, Scalar
 from nanobot.config.shapes import accept
 
 BASE_NAMES = ("nanobot.yaml", "nanobot.yml", "nanobot.json")
+MCP_NAMES = ("mcp.json", "mcp.yaml", "mcp.yml")
+"""A document with MCP servers alone, in the form that many programs share."""
+OLD_MCP_NAMES = tuple(
+    f"{stem}.{suffix}" for stem in ("mcp-servers", "mcpServers") for suffix in ("yaml", "yml", "json")
+)
+"""Its predecessor: server → definition, without a section around."""
 MAX_DEFINITIONS = 2_000
 
 
@@ -31,25 +38,36 @@ class File:
 class Found:
     path: Path
     base: File | None
+    mcp: File | None
+    old_mcp: File | None
     agents: tuple[File, ...]
 
 
 def has_configuration(files: Found) -> bool:
-    return files.base is not None or bool(files.agents)
+    return any((files.base, files.mcp, files.old_mcp, files.agents))
 
 
 def find_directory(directory: Path, label: str, found: Diagnostics) -> Found:
     """The files of `directory` that configure something; everything else in it is left alone."""
-    bases = [
-        File(directory / name, os.path.join(label, name))
-        for name in BASE_NAMES
-        if (directory / name).is_file()
+    return Found(
+        directory,
+        _only(BASE_NAMES, "base document", directory, label, found),
+        _only(MCP_NAMES, "document of MCP servers", directory, label, found),
+        _only(OLD_MCP_NAMES, "document of MCP servers", directory, label, found),
+        _agent_files(directory, label, found),
+    )
+
+
+def _only(names: Sequence[str], what: str, directory: Path, label: str, found: Diagnostics) -> File | None:
+    """The one file of these names; further ones are reported."""
+    files = [
+        File(directory / name, os.path.join(label, name)) for name in names if (directory / name).is_file()
     ]
-    for extra in bases[1:]:
-        found.source(bases[0].label)
-        message = f"Both {bases[0].label!r} and {extra.label!r} exist; a directory has one base document."
+    for extra in files[1:]:
+        found.source(files[0].label)
+        message = f"Both {files[0].label!r} and {extra.label!r} exist; a directory has one {what}."
         found.add("error", "duplicate-definition", Origin(extra.label, 1), message)
-    return Found(directory, bases[0] if bases else None, _agent_files(directory, label, found))
+    return files[0] if files else None
 
 
 def _agent_files(directory: Path, label: str, found: Diagnostics) -> tuple[File, ...]:
@@ -64,7 +82,12 @@ def _agent_files(directory: Path, label: str, found: Diagnostics) -> tuple[File,
                 and entry.name.lower() != "readme.md"
                 and (not entry.is_dir())
             )
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
+        return ()
+    except NotADirectoryError:
+        at = Origin(os.path.join(label, "agents"), 1)
+        hint = "agents are files `agents/<id>.md`"
+        found.add("warning", "source-error", at, "This is no directory; it is skipped.", hint=hint)
         return ()
     except OSError as e:
         at = Origin(os.path.join(label, "agents"), 1)

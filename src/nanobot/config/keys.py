@@ -311,6 +311,15 @@ _SECTIONS: dict[str, Shape] = {
     "hookSettings": HOOK_SETTINGS,
 }
 
+MCP_DOCUMENT = Table(
+    {
+        "$schema": Ignored(),
+        "mcpServers": MapOf(MCP_SERVER, check_server_name),
+        "mcpRegistries": Ignored("Registries are not used by this version."),
+    }
+)
+"""A whole `mcp.json`."""
+
 DOCUMENT = Table(
     {
         "$schema": Ignored(),

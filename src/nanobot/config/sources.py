@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from nanobot.config.diagnostics import Diagnostics
-from nanobot.config.directory import Found, find_directory, has_configuration, read_agents
+from nanobot.config.directory import File, Found, find_directory, has_configuration, read_agents
 from nanobot.config.documents import read_document
 from nanobot.config.entrypoints import with_entrypoints
-from nanobot.config.keys import DOCUMENT
+from nanobot.config.keys import DOCUMENT, MCP_DOCUMENT
 from nanobot.config.merge import merge_documents
 from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, from_plain
@@ -153,11 +153,54 @@ class Composer:
                     "no-config",
                     top,
                     f"The directory {source.label!r} holds no configuration.",
-                    hint="it needs a nanobot.yaml or an agents/<id>.md",
+                    hint="it needs a nanobot.yaml, a mcp.json or an agents/<id>.md",
                 )
             return Entries({}, top)
         document = self._file(files.base.path, files.base.label) if files.base else Entries({}, top)
-        return self._with_markdown(document, files)
+        return self._with_markdown(self._with_servers(document, files), files)
+
+    def _with_servers(self, document: Entries, files: Found) -> Entries:
+        """`document` with the servers that stand in a document of their own; its own ones count first."""
+        servers = dict(_section(document, "mcpServers"))
+        if files.mcp is not None:
+            self._unite(servers, self._servers(files.mcp))
+        if (old := files.old_mcp) is not None:
+            at = Origin(old.label, 1)
+            if servers:
+                message = "MCP servers are defined elsewhere in this directory, so this file is not read."
+                self._found.add("warning", "ignored-key", at, message)
+            else:
+                message = "This file has an old name and form."
+                hint = "put its servers under `mcpServers` in mcp.json"
+                self._found.add("warning", "deprecated", at, message, hint=hint)
+                self._unite(servers, self._servers(old, bare=True))
+        if not servers:
+            return document
+        key_at = document.entries["mcpServers"].key_at if "mcpServers" in document.entries else document.at
+        section = Entry(key_at, Entries(servers, key_at))
+        return replace(document, entries={**document.entries, "mcpServers": section})
+
+    def _unite(self, servers: dict[str, Entry], others: Mapping[str, Entry]) -> None:
+        for name, entry in others.items():
+            if name in servers:
+                message = f"The server {name!r} is also defined at {servers[name].key_at}, which counts."
+                place = self._found.root.key("mcpServers").key(name)
+                place.warning("duplicate-definition", entry.key_at, message)
+            else:
+                servers[name] = entry
+
+    def _servers(self, file: File, *, bare: bool = False) -> Mapping[str, Entry]:
+        """The servers of a document of them; `bare`: without a section around."""
+        self._found.source(file.label)
+        self._folders[file.label] = file.path.parent
+        written = read_document(file.path, file.label, self._found)
+        if written is None:
+            return {}
+        if bare:
+            at = Origin(file.label, 1)
+            written = Entries({"mcpServers": Entry(at, written)}, at)
+        document = accept(MCP_DOCUMENT, written, self._found.root)
+        return _section(document, "mcpServers") if document is not None else {}
 
     def _with_markdown(self, document: Entries, files: Found) -> Entries:
         if not files.agents:
@@ -204,7 +247,11 @@ class Composer:
 
 
 def _agents(document: Node) -> Mapping[str, Entry]:
-    section = document.entries.get("agents") if isinstance(document, Entries) else None
+    return _section(document, "agents")
+
+
+def _section(document: Node, key: str) -> Mapping[str, Entry]:
+    section = document.entries.get(key) if isinstance(document, Entries) else None
     return section.node.entries if section and isinstance(section.node, Entries) else {}
 
 
