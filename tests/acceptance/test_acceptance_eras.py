@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 from tests.peers.programs import clean_env, serving, started
 
 pytestmark = [
@@ -54,7 +56,9 @@ async def between(
 
 def said(result: types.CallToolResult) -> str:
     assert not result.is_error, result
-    return result.content[0].text
+    block = result.content[0]
+    assert isinstance(block, types.TextContent)
+    return block.text
 
 
 async def test_an_elicitation_reaches_the_client_and_its_answer_the_server(
@@ -87,7 +91,7 @@ async def test_sampling_reaches_the_client(tmp_path: Path, client: str, server: 
 
 async def test_roots_reach_the_server(tmp_path: Path, client: str, server: str, carrier: str) -> None:
     async def answer(context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri="file:///somewhere")])
+        return types.ListRootsResult(roots=[types.Root.model_validate({"uri": "file:///somewhere"})])
 
     async with between(tmp_path, client, server, carrier, list_roots_callback=answer) as connected:
         assert said(await connected.call_tool("where", {})) == "file:///somewhere"
@@ -134,3 +138,80 @@ async def test_without_the_capability_the_server_is_told_so(
         except MCPError as refusal:
             told = str(refusal)
     assert "no name: cancel" in told or "elicitation" in told.lower()
+
+
+class News:
+    """What a client hears that belongs to none of its requests, as `method uri`."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self._came = anyio.Event()
+
+    async def __call__(self, message: Any) -> None:
+        method = getattr(message, "method", "")
+        if method.startswith("notifications/"):
+            self.note(method, getattr(message.params, "uri", ""))
+
+    def note(self, *words: object) -> None:
+        self.heard.append(" ".join(str(word) for word in words if word))
+        self._came.set()
+
+    async def until(self, wanted: str) -> None:
+        with anyio.fail_after(30):
+            while wanted not in self.heard:
+                await self._came.wait()
+                self._came = anyio.Event()
+
+
+@asynccontextmanager
+async def following(connected: Client, client: str, news: News, uri: str) -> AsyncGenerator[None]:
+    """Hear of changes of `uri` and of the list of tools, in the way of the client's era."""
+    if client == "legacy":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the SDK regrets that the method was removed
+            await connected.subscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+            yield
+            await connected.unsubscribe_resource(uri)  # pyright: ignore[reportDeprecated]
+        return
+    async with connected.listen(tools_list_changed=True, resource_subscriptions=[uri]) as events:
+
+        async def hear() -> None:
+            async for event in events:
+                match event:
+                    case ResourceUpdated(uri=updated):
+                        news.note("notifications/resources/updated", updated)
+                    case ToolsListChanged():
+                        news.note("notifications/tools/list_changed")
+                    case other:
+                        news.note(type(other).__name__)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(hear)
+            yield
+            group.cancel_scope.cancel()
+
+
+async def test_updates_reach_who_follows_the_resource_and_no_others(
+    tmp_path: Path, client: str, server: str, carrier: str
+) -> None:
+    news = News()
+    async with between(tmp_path, client, server, carrier, message_handler=news) as connected:
+        async with following(connected, client, news, "news://paper"):
+            followed = said(await connected.call_tool("print_news", {}))
+            await news.until("notifications/resources/updated news://paper")
+        assert followed == ("news://paper" if server == "legacy" else "")
+        assert not any("gazette" in one for one in news.heard)
+        with anyio.fail_after(30):
+            while said(await connected.call_tool("print_news", {})):  # noqa: ASYNC110  until it is given up
+                await anyio.sleep(0.02)
+
+
+async def test_a_changed_list_is_told(tmp_path: Path, client: str, server: str, carrier: str) -> None:
+    news = News()
+    async with between(tmp_path, client, server, carrier, message_handler=news) as connected:
+        before = [tool.name for tool in (await connected.list_tools()).tools]
+        async with following(connected, client, news, "news://paper"):
+            await connected.call_tool("grow", {})
+            await news.until("notifications/tools/list_changed")
+        after = [tool.name for tool in (await connected.list_tools(cache_mode="bypass")).tools]
+    assert set(after) - set(before) == {"grown"}

@@ -14,7 +14,7 @@ from nanobot.config.model import Publish
 from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.hub import MAX_ACCOUNTS, Hub
 from nanobot.hub.publish import Publisher
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 
@@ -91,11 +91,11 @@ async def test_a_change_is_announced_to_the_account_that_sees_it() -> None:
         publisher = Publisher(settings, hub, version="1")
         await names(publisher, ANN)
         await names(publisher, BOB)
-        told: list[str | None] = []
+        told: list[Audience] = []
         heard = anyio.Event()
 
-        def hear(method: str, params: Payload, account: str | None) -> None:
-            told.append(account)
+        def hear(method: str, params: Payload, audience: Audience) -> None:
+            told.append(audience)
             heard.set()
 
         publisher.watch(hear)
@@ -103,7 +103,7 @@ async def test_a_change_is_announced_to_the_account_that_sees_it() -> None:
         server.says_changed("tools", "bob")  # who sees nothing new
         server.says_changed("tools", "ann")
         await heard.wait()
-        assert told == ["ann"]
+        assert told == [Audience("ann")]
         assert await names(publisher, ANN) == ["new", "x"]
         assert await names(publisher, BOB) == ["x"]
         group.cancel_scope.cancel()

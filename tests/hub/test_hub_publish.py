@@ -12,7 +12,7 @@ from tests.hub.world import Client, Server, config, publishing, refs, running, t
 from nanobot.config.model import Agent, McpServer, Prompt, PromptField, Publish, ToolOverride
 from nanobot.errors import ConfigError, UpstreamUnavailable
 from nanobot.hub.publish import Publisher
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import (
     HEADER_MISMATCH,
@@ -379,12 +379,10 @@ async def test_a_server_published_alone_is_relayed_as_itself() -> None:
         assert description.instructions == "Ask nicely."
         assert description.capabilities == {
             "tools": {"listChanged": True},
-            "resources": {"listChanged": True},
+            "resources": {"listChanged": True, "subscribe": True},
         }
         assert await client.ask("x/special", a=1, _meta={"progressToken": 1}) == {"odd": 1}
         assert server.asked == [("x/special", {"a": 1})]
-        with pytest.raises(RpcError, match="'resources/subscribe'"):
-            await client.ask("resources/subscribe", uri="a:1")
         server.is_down = True
         with pytest.raises(UpstreamUnavailable):
             await client.publisher.describe(NOBODY)
@@ -403,3 +401,41 @@ async def test_an_argument_that_is_marked_for_a_header_must_stand_there_as_it_st
         await client.ask("tools/call", name="locate", arguments={"region": "eu"})
     assert refused.value.rpc_code == HEADER_MISMATCH
     assert len(server.asked) == 3
+
+
+async def test_updates_of_a_resource_come_from_the_server_that_owns_it() -> None:
+    class Remote(Server):
+        async def ready(self, caller: Caller) -> Connected:
+            raise UpstreamUnavailable(self.name, "it is down")
+
+    answers: dict[str, Any] = {"resources/subscribe": {}, "resources/unsubscribe": {}}
+    owner = Remote("owner", resources=[{"uri": "a:1", "name": "one"}], answers=answers)
+    other = Remote("other", resources=[{"uri": "b:1", "name": "two"}], answers=answers)
+    async with publishing(Publish(mcp_servers=refs("owner", "other")), owner, other) as client:
+        owner.says("notifications/resources/updated", uri="a:1")
+        assert client.news == []
+        assert await client.ask("resources/subscribe", uri="a:1") == {}
+        other.says("notifications/resources/updated", uri="a:1")
+        owner.says("notifications/resources/updated", Audience("somebody else"), uri="a:1")
+        owner.says("notifications/resources/updated", Audience("", "another session"), uri="a:1")
+        owner.says("notifications/resources/updated", uri=["senseless"])
+        assert client.news == []
+        owner.says("notifications/resources/updated", Audience(""), uri="a:1")
+        assert await client.hears() == "notifications/resources/updated"
+        owner.resources.clear()
+        owner.says_changed("resources")
+        assert await client.ask("resources/unsubscribe", uri="a:1") == {}
+        assert await client.ask("resources/unsubscribe", uri="a:1") == {}
+        assert [method for method, _ in owner.asked] == ["resources/subscribe", "resources/unsubscribe"]
+        assert other.asked == []
+        with pytest.raises(RpcError, match="unknown resource 'c:1'"):
+            await client.ask("resources/subscribe", uri="c:1")
+
+
+async def test_resources_of_this_process_can_be_followed_without_asking() -> None:
+    server = Server("inside", resources=[{"uri": "a:1", "name": "one"}])
+    async with publishing(Publish(mcp_servers=refs("inside")), server) as client:
+        assert await client.ask("resources/subscribe", uri="a:1") == {}
+        assert server.asked == []
+        server.says("notifications/resources/updated", uri="a:1")
+        assert await client.hears() == "notifications/resources/updated"

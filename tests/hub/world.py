@@ -16,9 +16,9 @@ from nanobot.config.model import Config, Publish, Reference
 from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Changed, Entry, Kind, Source
+from nanobot.wire.source import Changed, Entry, Kind, Source, Told
 
 
 @dataclass
@@ -36,6 +36,7 @@ class Server:
     asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     listed: list[Kind] = field(default_factory=list[Kind])
     watchers: list[Changed] = field(default_factory=list[Changed])
+    listeners: list[Told] = field(default_factory=list[Told])
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -64,6 +65,14 @@ class Server:
     def watch(self, changed: Changed) -> Callable[[], None]:
         self.watchers.append(changed)
         return lambda: self.watchers.remove(changed)
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        self.listeners.append(told)
+        return lambda: self.listeners.remove(told)
+
+    def says(self, method: str, audience: Audience = EVERYBODY, **params: Any) -> None:
+        for told in tuple(self.listeners):
+            told(method, Payload.of(params), audience)
 
     def says_changed(self, kind: Kind, account: str = "") -> None:
         for watcher in tuple(self.watchers):
@@ -107,8 +116,8 @@ class Client:
         self._heard = anyio.Event()
         publisher.watch(self._hear)
 
-    def _hear(self, method: str, params: Payload, account: str | None) -> None:
-        if account not in (None, self.call.caller.account):
+    def _hear(self, method: str, params: Payload, audience: Audience) -> None:
+        if not audience.includes(self.call.caller):
             return
         self.news.append(method)
         self._heard.set()

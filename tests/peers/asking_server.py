@@ -79,6 +79,61 @@ async def wait_for_cancellation(path: str) -> str:
     raise AssertionError
 
 
+PAPER = "news://paper"
+FOLLOWED: set[str] = set()
+"""What legacy clients have subscribed to."""
+
+
+@server.resource(PAPER)
+def paper() -> str:
+    """The latest news."""
+    return "nothing new"
+
+
+@server.resource("news://gazette")
+def gazette() -> str:
+    """Other news."""
+    return "nothing either"
+
+
+@server.tool()
+async def print_news(ctx: Context) -> str:
+    """Tells followers of both resources that they changed; says what legacy clients follow."""
+    for uri in (PAPER, "news://gazette"):
+        await ctx.notify_resource_updated(uri)
+        if uri in FOLLOWED:
+            await ctx.session.send_resource_updated(uri)
+    return ", ".join(sorted(FOLLOWED))
+
+
+@server.tool()
+async def grow(ctx: Context) -> str:
+    """Adds a tool (once) and says that the list changed."""
+
+    def grown() -> str:
+        return "new"
+
+    server.add_tool(grown)
+    await ctx.notify_tools_changed()
+    await ctx.session.send_tool_list_changed()
+    return "grown"
+
+
+async def subscribe(ctx: object, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    FOLLOWED.add(str(params.uri))
+    return types.EmptyResult()
+
+
+async def unsubscribe(ctx: object, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+    FOLLOWED.discard(str(params.uri))
+    return types.EmptyResult()
+
+
+lowlevel = server._lowlevel_server  # pyright: ignore[reportPrivateUsage]
+lowlevel.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
+lowlevel.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
+
+
 def main() -> None:
     if sys.argv[1] == "stdio":
         server.run("stdio")

@@ -14,7 +14,7 @@ import uvicorn
 
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.errors import UpstreamTimeout, UpstreamUnavailable
-from nanobot.wire.call import Call, Caller
+from nanobot.wire.call import EVERYBODY, Audience, Call, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Payload, RpcError
 from nanobot.wire.server_http import McpEndpoint
 from nanobot.wire.service import Announced, Description
@@ -68,9 +68,11 @@ class TinyService:
         self._changed.append(changed)
         return lambda: self._changed.remove(changed)
 
-    def change(self, method: str, params: dict[str, Any] | None = None, account: str | None = None) -> None:
+    def change(
+        self, method: str, params: dict[str, Any] | None = None, audience: Audience = EVERYBODY
+    ) -> None:
         for changed in tuple(self._changed):
-            changed(method, Payload.of(params or {}), account)
+            changed(method, Payload.of(params or {}), audience)
 
     async def _call(self, params: dict[str, Any], call: Call) -> Payload:
         assert call.notify is not None

@@ -15,7 +15,7 @@ from nanobot.errors import NanobotError
 from nanobot.wire.call import NOBODY, Call, Caller, Notify
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Changed, Entry, Kind
+from nanobot.wire.source import Changed, Entry, Kind, Told
 from nanobot.wire.versions import META_SESSION
 
 COMPLETION: Final = "ai.nanobot.progress/completion"
@@ -125,6 +125,9 @@ class AgentServer:
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         return lambda: None  # the configuration is immutable
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        return lambda: None
 
 
 def agent_server(config: Config) -> AgentServer:

@@ -13,7 +13,7 @@ import msgspec
 from nanobot.errors import NanobotError
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Changed, Entry, Kind
+from nanobot.wire.source import Changed, Entry, Kind, Told
 
 if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError
@@ -110,6 +110,9 @@ class BuiltinServer:
     def watch(self, changed: Changed) -> Callable[[], None]:
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        return lambda: None
 
     def replace_tools(self, tools: Sequence[BuiltinTool]) -> None:
         """Offer other tools from now on, and say so."""

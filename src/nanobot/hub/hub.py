@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Final
 
 import anyio
@@ -18,7 +20,7 @@ from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
 from nanobot.hub.published import Listing, Missing, Published
 from nanobot.hub.relay import Introduced
 from nanobot.hub.views import WAIT_S, Shapes, View
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.source import Kind, Source
@@ -32,6 +34,9 @@ MAX_VIEWS: Final = 256
 """How many sets of references keep their list, for one account; the oldest goes first."""
 MAX_ACCOUNTS: Final = 1000
 """For how many accounts lists are kept; what the oldest saw is listed again when they come back."""
+
+Heard = Callable[[str, str, Payload, Audience], None]
+"""Takes what a server (its name, a method and params) said on its own for those whom it concerns."""
 
 Announcement = Callable[[Kind, str | None], None]
 """Told that a list may have changed, of one account or (None) of all."""
@@ -54,15 +59,19 @@ class Hub:
         self._shapes = Shapes(config, self._catalogue, tuple(self._sources))
         self._views: dict[str, dict[tuple[Kind, tuple[Reference, ...]], View]] = {}
         self._watchers: list[Announcement] = []
+        self._listeners: list[Heard] = []
         self._news: set[tuple[Kind, str | None]] = set()
         self._has_news = anyio.Event()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own the listings and the announcements until cancelled. Lists need this running."""
         async with task_group() as group:
-            await group.start(self._catalogue.run)
-            task_status.started()
-            await self._announce()
+            with ExitStack() as hearing:
+                for name, source in self._sources.items():
+                    hearing.callback(source.hear(functools.partial(self._pass_on, name)))
+                await group.start(self._catalogue.run)
+                task_status.started()
+                await self._announce()
 
     def names(self) -> Sequence[str]:
         """The servers the hub was given."""
@@ -153,6 +162,23 @@ class Hub:
         is called. Templates are announced as `resources`: MCP has one notification for both."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def hear(self, told: Heard) -> Callable[[], None]:
+        """Be told at once what servers say without being asked, but for changed lists, until the returned
+        function is called."""
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told) if told in self._listeners else None
+
+    def is_inside(self, server: str) -> bool:
+        """Whether `server` is a part of this process and not reached over a connection."""
+        return not isinstance(self._source(server or INLINE_PROMPTS), Introduced)
+
+    def _pass_on(self, server: str, method: str, params: Payload, audience: Audience) -> None:
+        for told in tuple(self._listeners):
+            try:
+                told(server, method, params, audience)
+            except RpcError as e:
+                log.debug("malformed notification dropped", extra={"server": server, "reason": e.message})
 
     def _source(self, server: str) -> Source:
         source = self._sources.get(server)

@@ -11,7 +11,7 @@ from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import Prompt
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
-from nanobot.wire.source import Changed, Entry, Kind
+from nanobot.wire.source import Changed, Entry, Kind, Told
 
 INLINE_PROMPTS: Final = "nanobot.prompts"
 """Name of the source that holds the inline prompts."""
@@ -47,6 +47,9 @@ class InlinePrompts:
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         return lambda: None  # the configuration is immutable
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        return lambda: None
 
 
 def prompt_arguments(name: str, params: Payload) -> dict[str, str]:

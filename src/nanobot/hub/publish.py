@@ -13,18 +13,21 @@ from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config, Reference
 from nanobot.errors import ConfigError
 from nanobot.hub.apps import shows_apps
+from nanobot.hub.followed import Followed
 from nanobot.hub.hub import MAX_ACCOUNTS, Hub, is_forwarded, object_text
 from nanobot.hub.offers import Offers
 from nanobot.hub.pages import error_list
 from nanobot.hub.prompts import prompt_arguments
 from nanobot.hub.published import Offer, Published
 from nanobot.hub.references import agent_reference
-from nanobot.hub.relay import NOT_RELAYED, introduce, lone_server
+from nanobot.hub.relay import introduce, lone_server
 from nanobot.hub.variables import check_variables
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.extensions import SHOWS_APPS
+from nanobot.wire.notifications import RESOURCE_UPDATED
 from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (
+    EMPTY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -62,6 +65,7 @@ class Publisher:
         self._is_personal = any(hub.is_personal(references) for references in self._references.values())
         self._offers: dict[str, Offers] = {}
         self._watchers: list[Announced] = []
+        self._followed = Followed()
         self._handlers: dict[str, Callable[[Payload, Call], Awaitable[Payload]]] = {
             "tools/list": self._lister("tools"),
             "prompts/list": self._lister("prompts"),
@@ -70,9 +74,12 @@ class Publisher:
             "tools/call": self._call_tool,
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
             "completion/complete": self._complete,
         }
         hub.watch(self._tell)
+        hub.hear(self._pass_on)
 
     async def describe(self, caller: Caller) -> Description:
         """Waits for nothing and has the lists prepared in the background meanwhile.
@@ -117,7 +124,7 @@ class Publisher:
         handler = self._handlers.get(method)
         if handler is not None:
             return await handler(params, call)
-        if self._lone is not None and method not in NOT_RELAYED:  # extensions of that server just work
+        if self._lone is not None:  # extensions of that server just work
             return await self._hub.request(self._lone, method, _for_server(params.members()), call)
         raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
 
@@ -168,6 +175,30 @@ class Publisher:
         if owner is None:
             raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
         return await self._forward(owner, "resources/read", members, None, call)
+
+    async def _subscribe(self, params: Payload, call: Call) -> Payload:
+        members = params.members()
+        account, uri = call.caller.account, _text(members, "uri")
+        server = self._followed.owner(account, uri)
+        if server is None:
+            owner = await self._offers_to(account).find_resource(uri, call.caller)
+            if owner is None:
+                raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
+            server = owner.server
+        if not self._hub.is_inside(server):  # one in this process needs no asking
+            await self._hub.request(server, "resources/subscribe", _for_server(members), call)
+        self._followed.begin(account, uri, server)
+        return EMPTY
+
+    async def _unsubscribe(self, params: Payload, call: Call) -> Payload:
+        members = params.members()
+        account, uri = call.caller.account, _text(members, "uri")
+        server = self._followed.owner(account, uri)
+        if server is not None:
+            self._followed.end(account, uri)
+            if not self._hub.is_inside(server):
+                await self._hub.request(server, "resources/unsubscribe", _for_server(members), call)
+        return EMPTY
 
     async def _complete(self, params: Payload, call: Call) -> Payload:
         members = params.members()
@@ -222,8 +253,15 @@ class Publisher:
         for name, offers in tuple(self._offers.items()):
             if account in (None, name) and offers.has_news(kind):
                 for changed in tuple(self._watchers):
-                    whom = name if self._is_personal else None
+                    whom = Audience(name) if self._is_personal else EVERYBODY
                     changed(f"notifications/{kind}/list_changed", Payload(b"{}"), whom)
+
+    def _pass_on(self, server: str, method: str, params: Payload, audience: Audience) -> None:
+        """Tell clients what a server said on its own, as far as it can concern them."""
+        if method != RESOURCE_UPDATED or not self._followed.is_told(server, params.object().get("uri")):
+            return
+        for changed in tuple(self._watchers):
+            changed(method, params, audience)
 
 
 def published_references(config: Config) -> dict[Kind, tuple[Reference, ...]]:
@@ -250,7 +288,7 @@ def _describe(config: Config, version: str) -> Description:
     capabilities: dict[str, Any] = {
         "tools": {"listChanged": True},
         "prompts": {"listChanged": True},
-        "resources": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
         "logging": {},
         "completions": {},
         "extensions": {**SHOWS_APPS},

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from nanobot.config.model import Config
 from nanobot.narrow import object_of
 from nanobot.wire.call import Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.service import Description
-
-NOT_RELAYED: Final = frozenset({"resources/subscribe", "resources/unsubscribe"})
-"""Methods that would be answered by the server, but whose consequences would not reach the client."""
 
 
 @runtime_checkable
@@ -38,7 +35,7 @@ def introduce(ours: Description, server: Connected) -> Description:
     """What the server says of itself, as far as we can keep its promises."""
     theirs = server.capabilities
     capabilities: dict[str, Any] = {
-        name: capability
+        name: _shared(name, capability, theirs.get(name))
         for name, capability in ours.capabilities.items()
         if name in theirs or name == "experimental"
     }
@@ -52,3 +49,10 @@ def introduce(ours: Description, server: Connected) -> Description:
     return Description(
         server_info=server.server_info, capabilities=capabilities, instructions=server.instructions
     )
+
+
+def _shared(name: str, ours: Any, theirs: Any) -> Any:
+    """`ours`, without subscriptions to resources if the server has none."""
+    if name == "resources" and not object_of(theirs).get("subscribe"):
+        return {key: value for key, value in ours.items() if key != "subscribe"}
+    return ours

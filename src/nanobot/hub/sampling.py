@@ -14,7 +14,7 @@ from nanobot.upstream.inputs import completed
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import Payload
-from nanobot.wire.source import Changed, Entry, Kind, Source
+from nanobot.wire.source import Changed, Entry, Kind, Source, Told
 
 CREATE: Final = "sampling/createMessage"
 _MARK: Final = b'"input_required"'
@@ -81,6 +81,9 @@ class Sampled:
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         return self._inner.watch(changed)
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        return self._inner.hear(told)
 
     def _with_model(self, call: Call, sampler: Sampler) -> Call:
         """`call` as of a caller that has a model for the server, and is otherwise what it was."""

@@ -15,7 +15,7 @@ from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.service import Announced, Description, Service
-from nanobot.wire.source import Changed, Entry, Kind, Source
+from nanobot.wire.source import Changed, Entry, Kind, Source, Told
 
 _LISTS: Final[Mapping[Kind, str]] = {
     "tools": "mcp.tools.list",
@@ -77,6 +77,9 @@ class TracedSource:
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         return self._inner.watch(changed)
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        return self._inner.hear(told)
 
 
 class _TracedUpstream(TracedSource):

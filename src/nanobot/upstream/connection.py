@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,9 +21,11 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nanobot.addresses import PUBLIC_ONLY
+from nanobot.aio import task_group
 from nanobot.config.model import McpServer
-from nanobot.errors import ConfigError, UpstreamTimeout, UpstreamUnavailable
+from nanobot.errors import ConfigError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from nanobot.http import Http
+from nanobot.narrow import object_of
 from nanobot.upstream.access import Access
 from nanobot.upstream.definition import Remote
 from nanobot.upstream.inputs import completed
@@ -33,22 +35,25 @@ from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
 from nanobot.upstream.pages import read_pages, without_broken_marks
 from nanobot.upstream.personal import PersonalHeaders, PersonalHttp
 from nanobot.upstream.process import StartFailed, redacted
+from nanobot.upstream.subscriptions import Subscriptions
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
-from nanobot.wire.client import Connected, Connection, ConnectionLost, Hello, NoAnswer, NoCommonVersion
+from nanobot.wire.client import Connected, Connection, ConnectionLost, Heard, Hello, NoAnswer, NoCommonVersion
 from nanobot.wire.client_duplex import open_duplex
 from nanobot.wire.client_http import HttpConnection
 from nanobot.wire.client_sse import open_remote
 from nanobot.wire.continuation import Continuation
+from nanobot.wire.following import Following
 from nanobot.wire.http_reply import Refused, Unauthorized
 from nanobot.wire.notifications import (
     ACKNOWLEDGED,
     LOG_MESSAGE,
     PROMPTS_CHANGED,
+    RESOURCE_UPDATED,
     RESOURCES_CHANGED,
     TOOLS_CHANGED,
 )
-from nanobot.wire.rpc import Payload, RpcError
+from nanobot.wire.rpc import EMPTY, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Entry, Kind
 from nanobot.wire.versions import Era
 
@@ -56,6 +61,8 @@ log = logging.getLogger(__name__)
 
 BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Pauses before the next attempts; the last one repeats."""
+FAREWELL_S: Final = 5.0
+"""How long a server may take to acknowledge that it need tell no more of a resource."""
 STEADY_S: Final = 60.0
 """A connection that lasted this long was a good one: the next pauses are the first again."""
 
@@ -67,6 +74,8 @@ REPEATABLE: Final = frozenset(
         "prompts/get",
         "resources/list",
         "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
         "resources/templates/list",
         "completion/complete",
     }
@@ -150,6 +159,7 @@ class Upstream:
         self._backoff_s = backoff_s
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
+        self._answer_s = min(self._limit_s, server.tool_timeout_s)
         self._account = account
         self._personal = PersonalHeaders.of(server, env)
         self._access = Access.of(server, oauth, self._try_again, account=account)
@@ -165,6 +175,13 @@ class Upstream:
         self._connections = 0
         self._secrets: Sequence[str] = ()
         self._watchers: dict[object, Callable[[Kind], None]] = {}
+        self._listeners: dict[object, Heard] = {}
+        self._subscriptions = Subscriptions(self._follow, self._unfollow)
+        self._following: Following | None = None
+        self._own: dict[str, Callable[[Payload], Awaitable[None]]] = {
+            "resources/subscribe": lambda params: self._subscriptions.add(_uri(params)),
+            "resources/unsubscribe": lambda params: self._subscriptions.remove(_uri(params)),
+        }
 
     @property
     def name(self) -> str:
@@ -176,6 +193,9 @@ class Upstream:
         """What the server says of itself, once it is connected. Raises `UpstreamUnavailable`."""
         if self._personal is not None:
             self._headers_of(caller, self._personal)
+        return await self._introduced()
+
+    async def _introduced(self) -> Connected:
         try:
             return (await self._connection()).connected
         except LoginNeeded as e:
@@ -189,6 +209,9 @@ class Upstream:
         """
         if self._personal is not None:
             call = replace(call, to_server=self._headers_of(call.caller, self._personal))
+        if method in self._own:
+            await self._own[method](params)
+            return EMPTY
         is_call = method == "tools/call"
         timeout_s = self._server.tool_timeout_s if is_call or math.isinf(self._limit_s) else self._limit_s
 
@@ -208,7 +231,7 @@ class Upstream:
             call.to_server = self._headers_of(caller, self._personal)
 
         async def ask(method: str, params: Payload) -> Payload:
-            return await self._send(method, params, call, min(self._limit_s, self._server.tool_timeout_s))
+            return await self._send(method, params, call, self._answer_s)
 
         entries = await read_pages(self.name, kind, connected.capabilities, ask)
         if kind == "tools" and connected.era == "modern" and self.state.kind == "http":
@@ -224,6 +247,21 @@ class Upstream:
             self._watchers.pop(key, None)
 
         return stop
+
+    def hear(self, heard: Heard) -> Callable[[], None]:
+        """Be told what the server says on its own and that changes no list."""
+        key = object()
+        self._listeners[key] = heard
+
+        def stop() -> None:
+            self._listeners.pop(key, None)
+
+        return stop
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether somebody waits to be told of its resources."""
+        return len(self._subscriptions) > 0
 
     def continuation(self) -> Continuation | None:
         """What it takes to go on with the session at a remote server later; None where there is none."""
@@ -352,8 +390,7 @@ class Upstream:
                 async with self._opened(image) as connection:
                     scope.deadline = math.inf  # the limit was for getting here
                     ready_at = anyio.current_time()
-                    self._adopt(connection)
-                    reason = await connection.lost()
+                    reason = await self._stay(connection)
             if scope.cancelled_caught and ready_at is not None:
                 reason = "it wants a login now"
             elif scope.cancelled_caught:
@@ -376,6 +413,17 @@ class Upstream:
     def _forget_era(self) -> None:
         """The server may have become another one: the next attempt finds out anew."""
         self._hello = replace(self._hello, last_era=None)
+
+    async def _stay(self, connection: Connection) -> str:
+        """Be connected until the connection is lost; says why it was."""
+        async with task_group() as group:
+            is_modern = connection.connected.era == "modern"
+            self._following = Following(connection, self._heard, group) if is_modern else None
+            self._adopt(connection)
+            group.start_soon(self._remind, connection)
+            reason = await connection.lost()
+            group.cancel_scope.cancel()
+        return reason
 
     @asynccontextmanager
     async def _opened(self, image: str) -> AsyncGenerator[Connection]:
@@ -463,6 +511,62 @@ class Upstream:
     def _enter(self, state: State, **facts: Any) -> None:
         self.state = replace(self.state, state=state, since=self._now(), **facts)
 
+    # What the server is to tell
+
+    async def _follow(self, uri: str) -> None:
+        """Have the server tell of changes of `uri`. Raises `RpcError` if it does not do that."""
+        connected = await self._introduced()
+        if connected.era == "legacy":
+            if not object_of(connected.capabilities.get("resources")).get("subscribe"):
+                raise self._silent(uri)
+            await self._send("resources/subscribe", Payload.of({"uri": uri}), Call(), self._answer_s)
+        elif uri not in await self._agreed():
+            raise self._silent(uri)
+
+    async def _unfollow(self, uri: str) -> None:
+        """What the server says to this is of no consequence: nobody listens any more."""
+        connection = self._live
+        if connection is None:
+            return
+        try:
+            if connection.connected.era == "modern":
+                await self._agreed()
+            else:
+                params = Payload.of({"uri": uri})
+                await connection.request(
+                    "resources/unsubscribe", params, Call(), timeout_s=min(self._answer_s, FAREWELL_S)
+                )
+        except (RpcError, UpstreamUnavailable, ConnectionLost, NoAnswer) as e:
+            log.debug("not unsubscribed", extra={"server": self.name, "reason": str(e)})
+
+    async def _agreed(self) -> frozenset[str]:
+        if self._following is None:
+            raise UpstreamUnavailable(self.name, "the connection ended")
+        try:
+            return await self._following.agree(self._subscriptions.uris)
+        except ConnectionLost as e:
+            raise UpstreamUnavailable(self.name, e.reason, maybe_sent=e.maybe_sent) from e
+
+    def _silent(self, uri: str) -> RpcError:
+        return RpcError(METHOD_NOT_FOUND, f"MCP server {self.name!r} does not tell of changes of {uri!r}")
+
+    async def _remind(self, connection: Connection) -> None:
+        """Ask for what the server was to tell before it forgot us, now and whenever it does so again.
+
+        What happened meanwhile went unheard, so each resource is supposed to have changed.
+        """
+        while True:
+            for uri in sorted(self._subscriptions.uris()):
+                try:
+                    await self._follow(uri)
+                except (RpcError, UpstreamError) as e:
+                    log.warning(
+                        "not subscribed again", extra={"server": self.name, "uri": uri, "reason": str(e)}
+                    )
+                else:
+                    self._heard(RESOURCE_UPDATED, Payload.of({"uri": uri}))
+            await connection.renewed()
+
     # What the server says of itself
 
     def _heard(self, method: str, params: Payload) -> None:
@@ -470,7 +574,10 @@ class Upstream:
             self._tell_watchers(kinds)
         elif method == ACKNOWLEDGED:
             self._tell_watchers(_ALL_KINDS)  # whatever changed before the subscription went unheard
-        elif method == LOG_MESSAGE and log.isEnabledFor(logging.DEBUG):
+        else:
+            for heard in list(self._listeners.values()):
+                heard(method, params)
+        if method == LOG_MESSAGE and log.isEnabledFor(logging.DEBUG):
             entry = redacted(params.raw.decode("utf-8", "replace"), self._secrets)
             log.debug("mcp log", extra={"server": self.name, "entry": entry[:1024]})
 
@@ -478,6 +585,13 @@ class Upstream:
         for changed in list(self._watchers.values()):
             for kind in kinds:
                 changed(kind)
+
+
+def _uri(params: Payload) -> str:
+    uri = params.object().get("uri")
+    if not isinstance(uri, str):
+        raise RpcError(INVALID_PARAMS, "a subscription needs a uri (a string)")
+    return uri
 
 
 def _address(needed: LoginNeeded) -> str:

@@ -22,15 +22,18 @@ from nanobot.aio import task_group
 from nanobot.config.model import McpServer
 from nanobot.errors import Busy
 from nanobot.upstream.connection import Upstream, UpstreamState
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.continuation import Continuation
-from nanobot.wire.rpc import Payload
-from nanobot.wire.source import Changed, Entry, Kind
+from nanobot.wire.rpc import EMPTY, Payload
+from nanobot.wire.source import Changed, Entry, Kind, Told
 from nanobot.wire.versions import Era
 
 SWEEP_S: Final = 15.0
 """How often we look for connections that nobody needs any more; more often where they are kept for less."""
+
+WITHDRAWALS: Final = frozenset({"resources/unsubscribe"})
+"""Requests for less than there was: no reason to connect."""
 
 _KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 _USEFUL: Final = ("ready", "starting", "auth_required", "backoff", "failed", "idle")
@@ -109,6 +112,7 @@ class Pool:
         self._last = connect("", None, None).state
         self._continuations: dict[tuple[str, str], Continuation] = {}
         self._watchers: list[Changed] = []
+        self._listeners: list[Told] = []
         self._group: TaskGroup | None = None
 
     @property
@@ -140,6 +144,8 @@ class Pool:
         known = self._accounts.get(account)
         member = known.members.get(session) if known is not None else None
         if member is None:
+            if method in WITHDRAWALS:
+                return EMPTY  # the connection it was about is closed
             member = await self._claim(account, session)
         member.busy += 1  # as `_using` does, without its costs
         try:
@@ -160,6 +166,11 @@ class Pool:
         """Be told which lists of which account changed; also when something may have changed unheard."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        """Be told what the server says on its own, to those who share the connection on which it did."""
+        self._listeners.append(told)
+        return lambda: self._listeners.remove(told) if told in self._listeners else None
 
     def end(self, account: str, session: str, *, is_over: bool = True) -> None:
         """The session is over: its connection is closed as soon as nothing runs on it.
@@ -274,6 +285,7 @@ class Pool:
             known.members[session] = member
         self._count += 1
         member.upstream.watch(functools.partial(self._heard, member))
+        member.upstream.hear(functools.partial(self._pass_on, member))
         self._group.start_soon(self._keep, member)
         if is_back:  # nobody has listened for this account meanwhile
             self._tell(account, [kind for kind in _KINDS if kind != listing])
@@ -310,7 +322,7 @@ class Pool:
         await room.wait()
 
     def _is_dispensable(self, member: Member) -> bool:
-        if member.busy or not self.is_personal:
+        if member.busy or member.upstream.is_followed or not self.is_personal:
             return False
         return not self._holds.is_open(member.account, member.session or None)
 
@@ -358,6 +370,19 @@ class Pool:
         if known is not None:
             known.reader = member
         self._tell(member.account, (kind,))
+
+    def _pass_on(self, member: Member, method: str, params: Payload) -> None:
+        match self._server.sharing:
+            case "session":
+                if member.session is None:
+                    return  # nobody has it yet
+                audience = Audience(member.account, member.session)
+            case "account":
+                audience = Audience(member.account)
+            case "global":
+                audience = EVERYBODY
+        for told in tuple(self._listeners):
+            told(method, params, audience)
 
     def _tell(self, account: str, kinds: Sequence[Kind]) -> None:
         for changed in tuple(self._watchers):

@@ -42,6 +42,25 @@ NOBODY = Caller()
 """The caller of work that the program does for itself."""
 
 
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Whom news concerns: the callers of one account, or of one session.
+
+    `account` None: those of every account. `session` None: those of every session, "": those without one.
+    """
+
+    account: str | None = None
+    session: str | None = None
+
+    def includes(self, caller: Caller) -> bool:
+        if self.account is not None and self.account != caller.account:
+            return False
+        return self.session is None or self.session == (caller.session or "")
+
+
+EVERYBODY = Audience()
+
+
 @dataclass(slots=True, kw_only=True)
 class Call:
     """The company of one request on its way to the server that answers it.

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import anyio
 
+from nanobot.wire.call import NOBODY, Audience, Caller
 from nanobot.wire.notifications import (
     ACKNOWLEDGED,
     PROMPTS_CHANGED,
@@ -29,7 +30,7 @@ _FLAGS: Final = {
 class Listener:
     """One `subscriptions/listen` request. Its id marks everything it hears."""
 
-    __slots__ = ("_id", "_methods", "_send", "account", "closed", "uris")
+    __slots__ = ("_id", "_methods", "_send", "caller", "closed", "uris")
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Listener:
         wanted: Mapping[str, Any],
         send: Callable[[bytes, str | None], None],
         *,
-        account: str = "",
+        caller: Caller = NOBODY,
     ) -> None:
         """`wanted` is `params.notifications`. Raises `RpcError` (-32602) if it makes no sense."""
         uris = wanted.get("resourceSubscriptions") or ()
@@ -46,7 +47,7 @@ class Listener:
         if len(uris) > MAX_URIS:  # pyright: ignore[reportUnknownArgumentType]
             raise RpcError(INVALID_PARAMS, f"at most {MAX_URIS} resource subscriptions in one request")
         self._id = id
-        self.account = account
+        self.caller = caller
         self._methods = frozenset(method for flag, method in _FLAGS.items() if wanted.get(flag) is True)
         self._send = send
         self.uris: dict[str, None] = dict.fromkeys(uris)  # pyright: ignore[reportUnknownArgumentType]
@@ -93,10 +94,9 @@ class Listeners:
     def discard(self, listener: Listener) -> None:
         self._open.discard(listener)
 
-    def tell(self, method: str, params: Payload, account: str | None) -> None:
-        """Tell the listeners of `account`, or all if it is None."""
+    def tell(self, method: str, params: Payload, audience: Audience) -> None:
         for listener in tuple(self._open):
-            if account is None or account == listener.account:
+            if audience.includes(listener.caller):
                 listener.hear(method, params)
 
     def close(self) -> None:

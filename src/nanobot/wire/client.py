@@ -127,6 +127,17 @@ class Connection(Protocol):
         """False once `lost` has something to say."""
         ...
 
+    async def listen(self, params: Payload, acknowledged: Callable[[Payload], None] | None = None) -> None:
+        """`subscriptions/listen`: keep it open until the server ends it. Raises `RpcError`, `ConnectionLost`.
+
+        `acknowledged` takes the params of the acknowledgement.
+        """
+        ...
+
+    async def renewed(self) -> None:
+        """Wait until the server has begun a new session with us, and so forgotten what we told it before."""
+        ...
+
     async def lost(self) -> str:
         """Wait until the connection can be used no more; says why."""
         ...

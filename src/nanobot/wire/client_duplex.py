@@ -125,11 +125,19 @@ class DuplexConnection:
         del version  # a line carries no headers
         return await self._exchange(Outgoing(next(self._ids), Call(), None), method, params)
 
-    async def listen(self, params: Payload) -> None:
+    async def renewed(self) -> None:
+        await anyio.sleep_forever()  # one line, one session
+
+    async def listen(self, params: Payload, acknowledged: Callable[[Payload], None] | None = None) -> None:
         """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
         outgoing = Outgoing(next(self._ids), Call(), None)
         params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
-        await self._exchange(outgoing, "subscriptions/listen", params)
+        if acknowledged is not None:
+            self._inbound.acknowledged[outgoing.id] = acknowledged
+        try:
+            await self._exchange(outgoing, "subscriptions/listen", params)
+        finally:
+            self._inbound.acknowledged.pop(outgoing.id, None)
 
     async def tell(self, method: str, *, version: str) -> None:
         del version

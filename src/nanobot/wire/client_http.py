@@ -7,7 +7,7 @@ connection owns one stream for what belongs to no request, and says goodbye at i
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
@@ -157,6 +157,7 @@ class HttpConnection:
         self._hearing: anyio.CancelScope | None = None
         self._end_reason: str | None = None
         self._ended = anyio.Event()
+        self._renewed = anyio.Event()
         self._parameters = ParameterHeaders()
 
     # Beginning and end
@@ -202,6 +203,9 @@ class HttpConnection:
         await self._ended.wait()
         return self._end_reason or ""
 
+    async def renewed(self) -> None:
+        await self._renewed.wait()
+
     def _end(self, reason: str) -> None:
         if self._end_reason is None:
             self._end_reason = reason
@@ -233,6 +237,8 @@ class HttpConnection:
                 if self._version is None:
                     self._end(reason)  # also when the task that did it for all was cancelled
             self._suppose_changes()
+            self._renewed.set()
+            self._renewed = anyio.Event()
 
     # Requests
 
@@ -276,16 +282,20 @@ class HttpConnection:
         self._post_headers = self._build_post_headers()
         await self._tell(encode_notification(method), method)
 
-    async def listen(self, params: Payload) -> None:
+    async def listen(self, params: Payload, acknowledged: Callable[[Payload], None] | None = None) -> None:
         """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""
         method, outgoing = "subscriptions/listen", Outgoing(next(self._ids), Call(), None)
         params = stamped(params, outgoing.call, token=None, envelope=self._envelope(outgoing.call))
         message = encode_request(outgoing.id, method, params)
+        if acknowledged is not None:
+            self._inbound.acknowledged[outgoing.id] = acknowledged
         try:
             headers = self._headers_for(method, params, outgoing.call)
             await self._post(outgoing, message, headers, idle_s=SILENCE_S)
         except (SessionGone, Later) as e:
             raise ConnectionLost("the server refused it for now", maybe_sent=False) from e
+        finally:
+            self._inbound.acknowledged.pop(outgoing.id, None)
 
     async def _deliver(self, outgoing: Outgoing, method: str, params: Payload) -> Payload:
         """The result; asked for a second time only where the server said that it did not run the first."""

@@ -166,6 +166,8 @@ class Dispatcher:
         if len(peer.subscriptions) >= MAX_SUBSCRIPTIONS:
             raise RpcError(BUSY, f"at most {MAX_SUBSCRIPTIONS} resource subscriptions in one session")
         await self._service.request("resources/subscribe", exchange.request.params, exchange.call())
+        if uri in peer.subscriptions:  # another request for the same was faster
+            await self._follow("resources/unsubscribe", uri, exchange.call())
         peer.subscriptions.add(uri)
         peer.note("subscriptions")
         return EMPTY
@@ -184,8 +186,7 @@ class Dispatcher:
         wanted = exchange.request.params.object().get("notifications")
         if not isinstance(wanted, dict):
             raise RpcError(INVALID_PARAMS, "subscriptions/listen needs params.notifications (an object)")
-        account = exchange.caller.account
-        listener = Listener(exchange.request.id, wanted, exchange.send, account=account)  # pyright: ignore[reportUnknownArgumentType]
+        listener = Listener(exchange.request.id, wanted, exchange.send, caller=exchange.caller)  # pyright: ignore[reportUnknownArgumentType]
         call = exchange.call()
         followed: list[str] = []
         try:

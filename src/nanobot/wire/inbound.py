@@ -9,9 +9,9 @@ from typing import Final
 from anyio.abc import TaskGroup
 
 from nanobot.wire.client import Heard
-from nanobot.wire.notifications import LOG_MESSAGE, PROGRESS
-from nanobot.wire.outgoing import Outgoing, answer, token_of, unexpected
-from nanobot.wire.rpc import Notification, Request, encode_error
+from nanobot.wire.notifications import ACKNOWLEDGED, LOG_MESSAGE, PROGRESS
+from nanobot.wire.outgoing import Outgoing, answer, subscription_of, token_of, unexpected
+from nanobot.wire.rpc import Notification, Payload, Request, encode_error
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,8 @@ class Inbound:
         self._open = 0
         self.under_way: dict[int, Outgoing] = {}
         """The requests that callers wait for, by id. The connection keeps it."""
+        self.acknowledged: dict[int, Callable[[Payload], None]] = {}
+        """Who takes the acknowledgement of a subscription, by the id of its request. Kept likewise."""
 
     def hear(self, news: Notification, concerned: Outgoing | None = None) -> None:
         """Pass on `news`. `concerned`: the request on whose stream it came, if it came on one."""
@@ -41,6 +43,11 @@ class Inbound:
             if concerned is not None:
                 concerned.hear(news.method, news.params)
             return
+        if news.method == ACKNOWLEDGED and self.acknowledged:
+            subscription = subscription_of(news.params)
+            if subscription is not None and (take := self.acknowledged.get(subscription)) is not None:
+                take(news.params)
+                return
         if concerned is None and news.method == LOG_MESSAGE:
             concerned = self._only_one()
         if concerned is None or news.method.endswith(FOR_ALL):

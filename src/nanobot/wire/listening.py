@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import anyio
@@ -20,12 +20,17 @@ LASTED_S: Final = 60.0
 
 
 class Listener(Protocol):
-    """A connection as this module uses it. `listen` returns or raises when the subscription has ended."""
+    """A connection as this module uses it. `listen` returns or raises when the subscription has ended.
+
+    `acknowledged` takes the params of the acknowledgement; without it, that goes where all news goes.
+    """
 
     @property
     def connected(self) -> Connected: ...
 
-    async def listen(self, params: Payload) -> None: ...
+    async def listen(
+        self, params: Payload, acknowledged: Callable[[Payload], None] | None = None
+    ) -> None: ...
 
 
 async def keep_listening(listener: Listener) -> None:

@@ -22,7 +22,7 @@ from nanobot.wire.rpc import (
     encode_error,
     encode_response,
 )
-from nanobot.wire.versions import META_PREFIX
+from nanobot.wire.versions import META_PREFIX, META_SUBSCRIPTION
 
 LONGEST_S: Final = 3600.0
 """A request that keeps reporting progress ends after this time all the same."""
@@ -133,6 +133,16 @@ def token_of(params: Payload) -> int | None:
     except RpcError:
         return None
     return token if type(token) is int else None  # True equals 1, and is no token
+
+
+def subscription_of(params: Payload) -> int | None:
+    """The subscription to which a notification belongs, if it is one that we could have asked for."""
+    try:
+        meta = params.object().get("_meta")
+    except RpcError:
+        return None
+    id = meta.get(META_SUBSCRIPTION) if isinstance(meta, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return id if type(id) is int else None  # pyright: ignore[reportUnknownArgumentType]
 
 
 async def answer(question: Request, call: Call | None) -> bytes:

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings
-from nanobot.wire.call import Caller
+from nanobot.wire.call import Audience, Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.depth import check_depth
 from nanobot.wire.dispatch import Dispatcher, encode_outcome
@@ -140,16 +140,14 @@ class _Connection:
             group.cancel_scope.deadline = anyio.current_time() + DRAIN_S  # for what is still to be written
         await self._dispatcher.forget(self._peer)
 
-    def note_change(self, method: str, params: Payload, account: str | None) -> None:
-        if account not in (None, self._peer.caller.account):
-            return
+    def note_change(self, method: str, params: Payload, audience: Audience) -> None:
         try:
             key = change_key(method, params)
         except RpcError as malformed:
             log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
-        self._dispatcher.listeners.tell(method, params, account)
-        if self._peer.wants(method, params):
+        self._dispatcher.listeners.tell(method, params, audience)
+        if audience.includes(self._peer.caller) and self._peer.wants(method, params):
             self._outbox.put(one_line(encode_notification(method, params)), key)
 
     async def _read(self, group: TaskGroup) -> None:

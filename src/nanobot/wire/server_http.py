@@ -21,7 +21,7 @@ from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.errors import Busy, StoreError
 from nanobot.ids import new_id
 from nanobot.sse import whole_number
-from nanobot.wire.call import Caller
+from nanobot.wire.call import Audience, Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.dispatch import Dispatcher, Outcome
 from nanobot.wire.envelope import open_envelope, repeated_header, unsupported
@@ -140,7 +140,7 @@ class McpEndpoint:
             restored=self._session_restored,
             parted=self._session_parted,
         )
-        self._changes: dict[tuple[str, str | None], tuple[str, Payload]] = {}
+        self._changes: dict[tuple[str, Audience], tuple[str, Payload]] = {}
         self._changed = anyio.Event()
         self._is_open = False
         self._patience = Patience(LAZY_S)
@@ -415,13 +415,13 @@ class McpEndpoint:
         if session.peer.subscriptions:
             self._side_tasks.start_soon(lambda: self._dispatcher.forget(session.peer))
 
-    def _note_change(self, method: str, params: Payload, account: str | None) -> None:
+    def _note_change(self, method: str, params: Payload, audience: Audience) -> None:
         try:
             key = change_key(method, params)
         except RpcError as malformed:
             log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
-        self._changes[key, account] = (method, params)
+        self._changes[key, audience] = (method, params)
         self._changed.set()
 
     async def _tell_changes(self) -> None:
@@ -430,12 +430,12 @@ class McpEndpoint:
             await self._changed.wait()
             self._changed = anyio.Event()
             changes, self._changes = self._changes, {}
-            for (key, account), (method, params) in changes.items():
-                self._dispatcher.listeners.tell(method, params, account)
+            for (key, audience), (method, params) in changes.items():
+                self._dispatcher.listeners.tell(method, params, audience)
                 message = encode_notification(method, params)
                 for place, session in enumerate(self._sessions):
                     stream = session.standalone
-                    is_theirs = account is None or account == session.account
+                    is_theirs = audience.includes(session.peer.caller)
                     if stream is not None and is_theirs and session.peer.wants(method, params):
                         stream.send(message, key)
                     if place % FAN_OUT == FAN_OUT - 1:

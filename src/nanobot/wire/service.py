@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nanobot.wire.call import Call, Caller
+from nanobot.wire.call import Audience, Call, Caller
 from nanobot.wire.rpc import Payload
 
-Announced = Callable[[str, Payload, str | None], None]
-"""Takes a notification (method, params) for the downstreams of one account; None: of all accounts."""
+Announced = Callable[[str, Payload, Audience], None]
+"""Takes a notification (method, params) for the downstreams that it concerns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,5 +36,6 @@ class Service(Protocol):
     async def request(self, method: str, params: Payload, call: Call) -> Payload: ...
 
     def watch(self, changed: Announced) -> Callable[[], None]:
-        """Be told of `notifications/…/list_changed` for downstreams until the returned function is called."""
+        """Be told what belongs to no request until the returned function is called: lists that changed
+        (`notifications/…/list_changed`), resources that were subscribed to, what servers say on their own."""
         ...

@@ -10,13 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.rpc import Payload
 
 Kind = Literal["tools", "prompts", "resources", "templates"]
 
 Changed = Callable[[Kind, str], None]
 """Told which list changed, and for which account; "" of a source that shows everybody the same."""
+
+
+Told = Callable[[str, Payload, Audience], None]
+"""Takes a notification (method, params) of a server for those whom it concerns. Must not block or raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,9 @@ class Source(Protocol):
     `request` takes `tools/call`, `prompts/get`, `resources/read` and the like with the server's own names.
     It raises `RpcError` for an error the server answered, `UpstreamError` when there was no answer, and
     `Busy` when it was not asked because too many use it.
-    `watch` calls back for each list that changed, until the returned function is called.
+    `resources/subscribe` makes it tell of a resource until `resources/unsubscribe` was asked as often.
+    `watch` calls back for each list that changed, until the returned function is called; `hear` for all else
+    that the server says without being asked, such as `notifications/resources/updated`.
     """
 
     @property
@@ -49,3 +55,5 @@ class Source(Protocol):
     async def request(self, method: str, params: Payload, call: Call) -> Payload: ...
 
     def watch(self, changed: Changed) -> Callable[[], None]: ...
+
+    def hear(self, told: Told) -> Callable[[], None]: ...

@@ -22,7 +22,7 @@ from nanobot.hub.relay import Introduced
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import TIMEOUT, Payload, RpcError
-from nanobot.wire.source import Changed, Entry, Kind, Source
+from nanobot.wire.source import Changed, Entry, Kind, Source, Told
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,9 @@ class Hooked:
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         return self._inner.watch(changed)
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        return self._inner.hear(told)
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         """The whole list is one message to hooks, however many pages it came in."""
