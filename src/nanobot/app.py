@@ -37,6 +37,7 @@ from nanobot.telemetry import Tracer, open_tracer
 from nanobot.upstream.connection import Upstream
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient, callback_uri
+from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.pools import Pools
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.upstream.traced_http import TracedHttp
@@ -107,6 +108,8 @@ async def open_app(
             public_url=config.server.public_url,
         )
 
+        exchange = _token_exchange(config, http)
+
         def connect(
             server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
         ) -> Upstream:
@@ -120,6 +123,7 @@ async def open_app(
                 continuation=continuation,
                 launcher=launcher,
                 oauth=oauth,
+                exchange=exchange,
             )
 
         servers = [s for s in config.mcp_servers.values() if not s.builtin and s.name not in extra]
@@ -159,6 +163,19 @@ async def open_app(
                 tracer=tracer,
                 engine=engine,
             )
+
+
+def _token_exchange(config: Config, http: Http) -> TokenExchange | None:
+    """Where callers' tokens are exchanged for those of servers; None: nowhere."""
+    auth, env = config.auth, config.env
+    if not auth.oauth_token_url:
+        return None
+    return TokenExchange(
+        http,
+        expand(auth.oauth_token_url, env),
+        client_id=expand(auth.oauth_client_id, env),
+        client_secret=expand(auth.oauth_client_secret, env),
+    )
 
 
 class _Part(Protocol):

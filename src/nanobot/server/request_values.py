@@ -24,7 +24,9 @@ PREFIX = b"x-nanobot-env-"
 
 def passes_values_on(config: Config) -> bool:
     """Whether callers may bring something along: for headers of MCP servers, or as a declared variable."""
-    return bool(config.env_vars) or any(server.personal_headers for server in config.mcp_servers.values())
+    if config.env_vars or config.auth.oauth_token_url:
+        return True
+    return any(server.personal_headers for server in config.mcp_servers.values())
 
 
 class RequestValues:

@@ -31,6 +31,7 @@ from nanobot.upstream.definition import Remote
 from nanobot.upstream.inputs import completed
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient
+from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
 from nanobot.upstream.pages import read_pages, without_broken_marks
 from nanobot.upstream.personal import PersonalHeaders, PersonalHttp
@@ -142,6 +143,7 @@ class Upstream:
         continuation: Continuation | None = None,
         launcher: Launcher | None = None,
         oauth: OAuthClient | None = None,
+        exchange: TokenExchange | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -161,7 +163,7 @@ class Upstream:
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
         self._answer_s = min(self._limit_s, server.tool_timeout_s)
         self._account = account
-        self._personal = PersonalHeaders.of(server, env)
+        self._personal = PersonalHeaders.of(server, env, exchange)
         self._access = Access.of(server, oauth, self._try_again, account=account)
         self._login: LoginNeeded | None = None
         self._attempt_scope: anyio.CancelScope | None = None
@@ -192,7 +194,7 @@ class Upstream:
     async def ready(self, caller: Caller = NOBODY) -> Connected:
         """What the server says of itself, once it is connected. Raises `UpstreamUnavailable`."""
         if self._personal is not None:
-            self._headers_of(caller, self._personal)
+            await self._headers_of(caller, self._personal)
         return await self._introduced()
 
     async def _introduced(self) -> Connected:
@@ -208,7 +210,7 @@ class Upstream:
         A call that may have been executed is never sent again.
         """
         if self._personal is not None:
-            call = replace(call, to_server=self._headers_of(call.caller, self._personal))
+            call = replace(call, to_server=await self._headers_of(call.caller, self._personal))
         if method in self._own:
             await self._own[method](params)
             return EMPTY
@@ -228,7 +230,7 @@ class Upstream:
         connected = await self.ready(caller)
         call = Call()
         if self._personal is not None:
-            call.to_server = self._headers_of(caller, self._personal)
+            call.to_server = await self._headers_of(caller, self._personal)
 
         async def ask(method: str, params: Payload) -> Payload:
             return await self._send(method, params, call, self._answer_s)
@@ -274,10 +276,10 @@ class Upstream:
         if isinstance(self._live, HttpConnection):
             self._live.keeps_session = True
 
-    def _headers_of(self, caller: Caller, personal: PersonalHeaders) -> Mapping[str, str]:
+    async def _headers_of(self, caller: Caller, personal: PersonalHeaders) -> Mapping[str, str]:
         """The headers of a request of `caller`. A server that refused other ones is asked again at once."""
         before = personal.latest
-        headers = personal.made_for(caller)
+        headers = await personal.made_for(caller)
         if headers != before and self.state.state == "backoff":
             self._failure = None
             self._unsettle()

@@ -3,8 +3,6 @@ wrote that it goes. Composed only for servers whose definition asks for it."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 from collections import ChainMap
 from collections.abc import Mapping
@@ -12,23 +10,21 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-import msgspec
-
 from nanobot.config.environment import BEARER_TOKEN
 from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError, UpstreamUnavailable
 from nanobot.http import HttpAnswer, HttpStream
 from nanobot.upstream.definition import SHORTEST_SECRET, check_header
+from nanobot.upstream.oauth.exchange import TokenExchange
+from nanobot.upstream.oauth.failures import AuthorizationFailed
+from nanobot.upstream.unverified import claims_of
 from nanobot.wire.call import Caller
 from nanobot.wire.carrier import Carrier
 
 log = logging.getLogger(__name__)
 
-MAX_TOKEN: Final = 16 * 1024
-"""A longer token is not looked into."""
-
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+AUTHORIZATION: Final = "Authorization"
 
 
 class PersonalHeaders:
@@ -37,17 +33,29 @@ class PersonalHeaders:
     They stand in where no request is under way: for the handshake, the stream of news, the farewell.
     """
 
-    def __init__(self, server: McpServer, env: Mapping[str, str]) -> None:
+    def __init__(self, server: McpServer, env: Mapping[str, str], exchange: TokenExchange | None) -> None:
         self._server = server
+        self._exchange = exchange
+        own = (name for name in server.headers if name.lower() == AUTHORIZATION.lower())
+        self._authorization = next(own, AUTHORIZATION)
         self._templates = {name: server.headers[name] for name in sorted(server.personal_headers)}
         self._env = env
         self._has_warned = False
         self.latest: Mapping[str, str] = {}
 
     @staticmethod
-    def of(server: McpServer, env: Mapping[str, str]) -> PersonalHeaders | None:
-        """None for a server that is told nothing of callers, as one that is not trusted never is."""
-        return PersonalHeaders(server, env) if server.personal_headers and server.is_trusted else None
+    def of(
+        server: McpServer, env: Mapping[str, str], exchange: TokenExchange | None
+    ) -> PersonalHeaders | None:
+        """None for a server that is told nothing of callers, as one that is not trusted never is.
+
+        Where tokens are exchanged, every remote server is told who asks, but for one that all callers share.
+        """
+        if not is_exchanged_for(server):
+            exchange = None
+        if not server.is_trusted or not (server.personal_headers or exchange is not None):
+            return None
+        return PersonalHeaders(server, env, exchange)
 
     @property
     def secrets(self) -> list[str]:
@@ -55,8 +63,11 @@ class PersonalHeaders:
         values = [text for value in self.latest.values() for text in (value, value.rpartition(" ")[2])]
         return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
-    def made_for(self, caller: Caller) -> Mapping[str, str]:
-        """The headers of a request of `caller`. Raises `UpstreamUnavailable` if it lacks what they need."""
+    async def made_for(self, caller: Caller) -> Mapping[str, str]:
+        """The headers of a request of `caller`.
+
+        Raises `UpstreamUnavailable` if it lacks what they need, or its token cannot be exchanged.
+        """
         values = ChainMap[str, str](dict(caller.values), dict(self._env))
         headers: dict[str, str] = {}
         for template, written in self._templates.items():
@@ -69,7 +80,16 @@ class PersonalHeaders:
             except ConfigError as e:
                 raise UpstreamUnavailable(self._server.name, str(e)) from e
             headers[name] = value
-        self._warn(caller.values.get(BEARER_TOKEN, ""))
+        token = caller.values.get(BEARER_TOKEN, "")
+        if token and self._exchange is not None:
+            try:
+                exchanged = await self._exchange.token(token, self._server.url)
+            except AuthorizationFailed as e:
+                raise UpstreamUnavailable(self._server.name, str(e)) from e
+            if exchanged:
+                headers[self._authorization] = f"Bearer {exchanged}"
+        if self._templates:
+            self._warn(token)
         self.latest = headers
         return headers
 
@@ -85,6 +105,12 @@ class PersonalHeaders:
                 "a caller's token is passed on to a server that it was not made for",
                 extra={"server": self._server.name, "audience": named[:5]},
             )
+
+
+def is_exchanged_for(server: McpServer) -> bool:
+    """Whether callers' tokens are exchanged for ones that are meant for `server`."""
+    is_remote = bool(server.url) and not server.command
+    return is_remote and server.is_trusted and server.sharing != "global" and server.transport != "sse"
 
 
 class PersonalHttp:
@@ -131,15 +157,8 @@ def _missing(place: str, variable: str) -> str:
 
 
 def _audiences(token: str) -> list[str]:
-    """Whom a JSON Web Token says it is for; nobody, if it is none or does not say. Nothing is verified."""
-    parts = token.split(".")
-    if len(parts) != 3 or len(token) > MAX_TOKEN:
-        return []
-    try:
-        claims = _decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
-        return []
-    named = claims.get("aud")
+    """Whom a JSON Web Token says it is for; nobody, if it is none or does not say."""
+    named = claims_of(token).get("aud")
     several = cast("list[Any]", named) if isinstance(named, list) else [named]
     return [one for one in several if isinstance(one, str)]
 

@@ -63,7 +63,7 @@ async def revoke(http: Http, grant: Grant) -> bool:
     form = {"token": grant.token.refresh or grant.token.access}
     form |= {"token_type_hint": "refresh_token" if grant.token.refresh else "access_token"}
     try:
-        answer = await _post(http, grant.authorization_server.revoke_url, grant.client, form)
+        answer = await post_form(http, grant.authorization_server.revoke_url, grant.client, form)
     except HttpError:
         return False
     return answer.status == 200
@@ -78,7 +78,7 @@ def resource_parameter(grant: Grant) -> dict[str, str]:
 async def _ask(http: Http, grant: Grant, form: Mapping[str, str]) -> Mapping[str, Any]:
     form = {**form, **resource_parameter(grant)}
     try:
-        answer = await _post(http, grant.authorization_server.token_url, grant.client, form)
+        answer = await post_form(http, grant.authorization_server.token_url, grant.client, form)
     except HttpError as e:
         raise AuthorizationFailed(f"its authorization server gave no token: {e}") from e
     if answer.status == 200 and (said := _object(answer)) is not None:
@@ -86,12 +86,13 @@ async def _ask(http: Http, grant: Grant, form: Mapping[str, str]) -> Mapping[str
     raise _refusal(answer)
 
 
-async def _post(http: Http, url: str, client: Client, form: Mapping[str, str]) -> HttpAnswer:
+async def post_form(http: Http, url: str, client: Client, form: Mapping[str, str]) -> HttpAnswer:
+    """POST `form` as `client`, in the way it identifies itself. Raises `HttpError`."""
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     if client.auth_method == "client_secret_basic":
         pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-    else:
+    elif client.id:
         form = {**form, "client_id": client.id}
         if client.auth_method == "client_secret_post":
             form["client_secret"] = client.secret
@@ -108,6 +109,11 @@ def _refusal(answer: HttpAnswer) -> AuthorizationFailed:
     if code == "invalid_grant":
         return GrantRefused(reason)
     return ClientRefused(reason) if code == "invalid_client" else AuthorizationFailed(reason)
+
+
+def read_token(answer: HttpAnswer, *, now: float) -> Token:
+    """The token in a successful answer. Raises `AuthorizationFailed` if there is none."""
+    return _token(_object(answer) or {}, refresh="", scopes=(), now=now)
 
 
 def _token(said: Mapping[str, Any], *, refresh: str, scopes: tuple[str, ...], now: float) -> Token:
