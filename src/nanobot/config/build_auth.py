@@ -95,7 +95,7 @@ def _check_together(auth: View) -> None:
     lacks("trustedIssuer", "trustedAudiences")
     lacks("trustedAudiences", "trustedIssuer")
     lacks("oauthClientId", "oauthClientSecret", "oauthAuthorizeUrl")
-    for key in ("oauthClientSecret", "oauthAuthorizeUrl", "oauthTokenUrl", "oauthScopes"):
+    for key in ("oauthClientSecret", "oauthAuthorizeUrl", "oauthScopes"):
         lacks(key, "oauthClientId")
     lacks("mcpServerId", "apiKeyAuthWebhookUrl")
     # Keys alone would accept every token of that issuer, also those made for somebody else.
