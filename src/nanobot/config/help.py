@@ -180,8 +180,8 @@ HELP: dict[str, str] = {
     "auth.oauthClientId": "Be an OAuth server for MCP clients, with this client id at an identity provider.",
     "auth.oauthClientSecret": "The secret that belongs to it, best as `${NAME}`.",
     "auth.oauthAuthorizeUrl": "The identity provider: its address, or that of its authorization page.",
-    "auth.oauthTokenUrl": "Its token endpoint, if its metadata does not say. Set, it is also where callers' tokens "
-    "are exchanged for ones meant for each MCP server; see [passing on](../passing-on.md).",
+    "auth.oauthTokenUrl": "Its token endpoint, if its metadata does not say. Set, it is also where "
+    "callers' tokens are exchanged for ones meant for each MCP server; see [passing on](../passing-on.md).",
     "auth.oauthScopes": "Scopes to ask the identity provider for.",
     "auth.oauthAuthorizationServerMetadata": "Its metadata, in place of what it says itself.",
     "auth.encryptionKey": "Seals what is kept of its tokens; default: `NANOBOT_ENCRYPTION_KEY`, or a file.",
