@@ -22,7 +22,7 @@ from nanobot.config.approvals import (
     Rule,
     StartsWith,
 )
-from nanobot.config.model import Reference
+from nanobot.config.places import Reference
 
 SYSTEM = "nanobot.system"
 

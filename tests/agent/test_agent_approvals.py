@@ -9,7 +9,7 @@ import pytest
 from tests.agent.world import says_done, text_of, tool, world
 
 from nanobot.config.approvals import Approvals, Equals, Rule
-from nanobot.config.model import Reference
+from nanobot.config.places import Reference
 from nanobot.llm.scripted import calls, says
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import INTERNAL_ERROR, Payload, RpcError

@@ -10,7 +10,8 @@ import pytest
 from tests.agent.world import World, says_done, tool, until_ended, world
 
 from nanobot.aio import task_group
-from nanobot.config.model import Agent, Reference
+from nanobot.config.model import Agent
+from nanobot.config.places import Reference
 from nanobot.llm.scripted import calls, fails, says, slow
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload, RpcError

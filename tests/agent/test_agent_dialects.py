@@ -14,7 +14,8 @@ from tests.agent.world import says_done, tool
 from nanobot.agent.engine import Input, TurnResult
 from nanobot.app import App, open_app
 from nanobot.builtin.server import BuiltinServer
-from nanobot.config.model import Agent, Config, LlmProvider, McpServer, Publish, Reference
+from nanobot.config.model import Agent, Config, LlmProvider, McpServer, Publish
+from nanobot.config.places import Reference
 from nanobot.testing.model_server import ModelServer, Reply, ScriptedCall, model_server
 
 pytestmark = [

@@ -16,7 +16,8 @@ from nanobot.agent.events import Body, Event, TurnEnded
 from nanobot.aio import task_group
 from nanobot.builtin.agents import agent_server
 from nanobot.builtin.server import BuiltinServer, BuiltinTool
-from nanobot.config.model import Agent, Config, McpServer, Publish, Reference
+from nanobot.config.model import Agent, Config, McpServer, Publish
+from nanobot.config.places import Reference
 from nanobot.hub.hub import Hub
 from nanobot.llm.messages import ToolOutput
 from nanobot.llm.router import Chosen

@@ -9,7 +9,7 @@ import pytest
 from tests.config.conftest import Folder
 
 from nanobot.config.approvals import AnyOf, ContainsAll, Equals, In, StartsWith
-from nanobot.config.model import Reference
+from nanobot.config.places import Reference
 
 
 def written(folder: Folder, rules: Any, **more: Any) -> None:

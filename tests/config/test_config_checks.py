@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from nanobot.config.builtin import KNOWN_PROVIDERS, dialect_of
 from nanobot.config.keys import AGENT, DOCUMENT, MCP_SERVER, PUBLISH
 from nanobot.config.load import examine
-from nanobot.config.model import OutputSchema, PromptField, PromptRef, Reference
+from nanobot.config.model import OutputSchema, PromptField, PromptRef
+from nanobot.config.places import Reference
 from nanobot.config.redact import redact
 from nanobot.config.shapes import nearest, spellings
 from nanobot.llm import registry

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from nanobot.config.load import Selection, examine
-from nanobot.config.model import HookTarget, Reference
+from nanobot.config.model import HookTarget
+from nanobot.config.places import Reference
 from nanobot.config.redact import redact
 
 

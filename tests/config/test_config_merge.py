@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.keys import DOCUMENT
 from nanobot.config.merge import merge
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Node, from_plain, plain, without_nulls
+from nanobot.config.places import Origin
 from nanobot.config.shapes import accept
 
 NAMES = st.lists(st.sampled_from(["kb", "fs/read", "web"]), max_size=3)

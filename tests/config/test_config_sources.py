@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nanobot.config.load import Selection, load_config
-from nanobot.config.model import Reference
+from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import Any
 import anyio
 
 from nanobot.aio import task_group
-from nanobot.config.model import Config, Publish, Reference
+from nanobot.config.model import Config, Publish
+from nanobot.config.places import Reference
 from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher

@@ -17,7 +17,8 @@ from mcp.shared.exceptions import MCPError
 from tests.server.world import served
 
 from nanobot.aio import task_group
-from nanobot.config.model import ApiKey, AuthSettings, Config, McpServer, Reference, ServerSettings
+from nanobot.config.model import ApiKey, AuthSettings, Config, McpServer, ServerSettings
+from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
 from nanobot.server.security import check_listen_address
 

@@ -19,7 +19,8 @@ from tests.wire.http_peer import Answer, Asked, Peer, answer, serving
 
 from nanobot.aio import task_group
 from nanobot.config.load import Selection, load_config
-from nanobot.config.model import AuthSettings, Config, Reference, ServerSettings
+from nanobot.config.model import AuthSettings, Config, ServerSettings
+from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

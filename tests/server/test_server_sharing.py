@@ -16,7 +16,8 @@ from tests.server.world import Events, Served, served
 from tests.upstream.world import probe, until
 from tests.wire.http_peer import serving
 
-from nanobot.config.model import AuthSettings, Config, McpServer, Publish, Reference
+from nanobot.config.model import AuthSettings, Config, McpServer, Publish
+from nanobot.config.places import Reference
 
 pytestmark = pytest.mark.anyio
 

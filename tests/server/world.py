@@ -13,15 +13,8 @@ import anyio
 
 from nanobot.aio import task_group
 from nanobot.app import App, open_app
-from nanobot.config.model import (
-    Agent,
-    AuthSettings,
-    Config,
-    LlmProvider,
-    Publish,
-    Reference,
-    ServerSettings,
-)
+from nanobot.config.model import Agent, AuthSettings, Config, LlmProvider, Publish, ServerSettings
+from nanobot.config.places import Reference
 from nanobot.http import Http, HttpAnswer, open_http
 from nanobot.server.listener import open_listener
 from nanobot.server.serve import serve_on

@@ -12,7 +12,8 @@ from tests.peers.programs import free_port
 from tests.server.world import served
 from tests.web.browser import window
 
-from nanobot.config.model import Agent, Reference
+from nanobot.config.model import Agent
+from nanobot.config.places import Reference
 from nanobot.testing.model_server import Reply, ScriptedCall
 
 pytestmark = [pytest.mark.anyio, pytest.mark.browser]

@@ -15,7 +15,8 @@ from nanobot.agent.output import OutputShape
 from nanobot.agent.policy import may_see, system_tools
 from nanobot.agent.toolbox import Toolbox
 from nanobot.config.builtin import SYSTEM
-from nanobot.config.model import Agent, Config, Reference
+from nanobot.config.model import Agent, Config
+from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
 from nanobot.hub.published import Listing, Missing
 from nanobot.llm.messages import Message

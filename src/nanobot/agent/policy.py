@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from nanobot.config.builtin import SYSTEM
-from nanobot.config.model import Agent, Reference
+from nanobot.config.model import Agent
 from nanobot.config.permissions import GRANTED, permits_tool
+from nanobot.config.places import Reference
 from nanobot.hub.published import Published
 
 

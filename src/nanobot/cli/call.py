@@ -112,7 +112,7 @@ async def _call_tool(app: App, target: str, inputs: tuple[str, ...]) -> dict[str
 
 
 async def _find_tool(app: App, target: str) -> Published:
-    from nanobot.config.model import Reference
+    from nanobot.config.places import Reference
 
     server, slash, name = target.partition("/")
     if slash:

@@ -10,7 +10,8 @@ import click
 from nanobot.cli.options import ConfigChoice, config_options
 
 if TYPE_CHECKING:
-    from nanobot.config.model import Agent, Reference
+    from nanobot.config.model import Agent
+    from nanobot.config.places import Reference
 
 
 @click.group(name="policy")
@@ -62,7 +63,7 @@ def explain(choice: ConfigChoice, agent_id: str, tool: str, arguments: str, as_j
 
 def _target(tool: str, agent: Agent) -> Reference:
     from nanobot.config.builtin import SYSTEM, SYSTEM_TOOLS
-    from nanobot.config.model import Reference
+    from nanobot.config.places import Reference
 
     server, _, name = tool.partition("/")
     if not name and (own := SYSTEM_TOOLS.get(server.lower())):

@@ -41,7 +41,7 @@ async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
     from nanobot.app import open_app
     from nanobot.cli.text import shorten
     from nanobot.config.builtin import AGENTS
-    from nanobot.config.model import Reference
+    from nanobot.config.places import Reference
 
     rows: list[dict[str, str]] = []
     if not servers:
@@ -73,7 +73,7 @@ async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
 async def _show_states(config: Config, servers: tuple[str, ...], output: str) -> None:
     from nanobot.aio import task_group
     from nanobot.app import open_app
-    from nanobot.config.model import Reference
+    from nanobot.config.places import Reference
     from nanobot.server.status import server_json
 
     async with open_app(config) as app:

@@ -11,8 +11,9 @@ from nanobot.config import builtin
 from nanobot.config.build_agent import build_agent
 from nanobot.config.diagnostics import Diagnostics, InvalidConfig
 from nanobot.config.keys import AGENT
-from nanobot.config.model import Agent, Config, Origin
+from nanobot.config.model import Agent, Config
 from nanobot.config.nodes import Entries, from_plain, without_nulls
+from nanobot.config.places import Origin
 from nanobot.config.references import Known
 from nanobot.config.view import View
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nanobot.config.model import NOWHERE, Origin, Reference
+from nanobot.config.places import NOWHERE, Origin, Reference
 
 
 @dataclass(frozen=True, slots=True)

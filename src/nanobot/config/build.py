@@ -18,7 +18,6 @@ from nanobot.config.fields import read_fields
 from nanobot.config.keys import DOCUMENT
 from nanobot.config.merge import merge
 from nanobot.config.model import (
-    NOWHERE,
     Agent,
     AuthSettings,
     EnvVar,
@@ -26,7 +25,6 @@ from nanobot.config.model import (
     HookSettings,
     LlmProvider,
     McpServer,
-    Origin,
     Prompt,
     PromptField,
     Publish,
@@ -34,6 +32,7 @@ from nanobot.config.model import (
     SessionSettings,
 )
 from nanobot.config.nodes import Entries, Entry, Items, Scalar, from_plain, without_nulls
+from nanobot.config.places import NOWHERE, Origin
 from nanobot.config.references import Known
 from nanobot.config.sources import Composed
 from nanobot.config.view import View

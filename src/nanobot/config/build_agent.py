@@ -13,8 +13,9 @@ from nanobot.config.build_hooks import build_hooks
 from nanobot.config.fields import object_schema
 from nanobot.config.json_schema import check_schema
 from nanobot.config.keys import MODES
-from nanobot.config.model import Agent, Mode, OutputSchema, PromptRef, Reasoning, Reference
+from nanobot.config.model import Agent, Mode, OutputSchema, PromptRef, Reasoning
 from nanobot.config.permissions import permits_tool
+from nanobot.config.places import Reference
 from nanobot.config.references import Known
 from nanobot.config.view import View
 

@@ -19,8 +19,8 @@ from nanobot.config.approvals import (
     StartsWith,
 )
 from nanobot.config.diagnostics import Place
-from nanobot.config.model import Reference
 from nanobot.config.nodes import Entries, Items, Node, Scalar, kind_of, plain
+from nanobot.config.places import Reference
 from nanobot.config.references import Known
 from nanobot.config.shapes import spellings
 from nanobot.config.view import View

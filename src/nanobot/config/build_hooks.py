@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from nanobot.config import builtin
 from nanobot.config.diagnostics import Place
-from nanobot.config.model import HookMapping, HookTarget, Origin, Reference
+from nanobot.config.model import HookMapping, HookTarget
+from nanobot.config.places import Origin, Reference
 from nanobot.config.references import Known
 from nanobot.config.view import View
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from nanobot.config.model import Origin
+from nanobot.config.places import Origin
 from nanobot.errors import ConfigError
 
 Severity = Literal["error", "warning", "info"]

@@ -11,8 +11,8 @@ from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.documents import read_text
 from nanobot.config.front_matter import Markdown, parse_markdown
 from nanobot.config.keys import AGENT_FILE, check_agent_id
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Scalar
+from nanobot.config.places import Origin
 from nanobot.config.shapes import accept
 
 BASE_NAMES = ("nanobot.yaml", "nanobot.yml", "nanobot.json")

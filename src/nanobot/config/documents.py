@@ -6,8 +6,8 @@ from pathlib import Path
 
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.json_text import parse_json
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Node, Scalar
+from nanobot.config.places import Origin
 
 MAX_FILE_BYTES = 1024 * 1024
 

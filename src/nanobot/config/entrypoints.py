@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from nanobot.config.diagnostics import Diagnostics
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar
+from nanobot.config.places import Origin
 
 
 def with_entrypoints(

@@ -11,7 +11,8 @@ from pathlib import Path
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.documents import read_text
 from nanobot.config.expand import find_variable
-from nanobot.config.model import EnvVar, Origin
+from nanobot.config.model import EnvVar
+from nanobot.config.places import Origin
 
 DEFAULT_ENV_FILE = "nanobot.env"
 BEARER_TOKEN = "http:bearer-token"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nanobot.config.diagnostics import Diagnostics
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Node
+from nanobot.config.places import Origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nanobot.config.diagnostics import Place
-from nanobot.config.model import Origin
+from nanobot.config.places import Origin
 
 
 def check_schema(schema: dict[str, Any], at: Origin, place: Place) -> None:

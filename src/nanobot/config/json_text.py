@@ -8,8 +8,8 @@ import re
 from bisect import bisect_right
 
 from nanobot.config.diagnostics import Diagnostics
-from nanobot.config.model import Origin
 from nanobot.config.nodes import MAX_DEPTH, MAX_NODES, Entries, Entry, Items, Node, Scalar, shown_key
+from nanobot.config.places import Origin
 
 _GAP = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*[\s\S]*?\*/)*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from nanobot.config.diagnostics import Place
-from nanobot.config.model import Origin
+from nanobot.config.places import Origin
 from nanobot.config.shapes import (
     Duration,
     Flag,

@@ -13,8 +13,9 @@ from typing import Any
 from nanobot.config.build import build
 from nanobot.config.diagnostics import Diagnostic, Diagnostics, InvalidConfig
 from nanobot.config.environment import Resolved, resolve_variables, session_environment
-from nanobot.config.model import Config, Origin
+from nanobot.config.model import Config
 from nanobot.config.nodes import places, plain
+from nanobot.config.places import Origin
 from nanobot.config.sources import SETTINGS_FILE, Composer, Source
 
 log = logging.getLogger(__name__)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from nanobot.config.approvals import Approvals
+from nanobot.config.places import NOWHERE, Origin, Reference
 from nanobot.errors import ConfigError
-
-if TYPE_CHECKING:
-    from nanobot.config.approvals import Approvals
 
 Dialect = Literal["OpenAIChatCompletions", "OpenAIResponses", "AnthropicMessages"]
 Mode = Literal["chat", "primary", "all", "subagent"]
@@ -24,38 +23,6 @@ Sharing = Literal["session", "account", "global"]
 conversation), all of one account, or everybody."""
 ToolChoice = str
 """`auto`, `none`, `required` or the published name of a tool."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a value was written. `line` and `column` count from 1.
-
-    `source` is a path as it was typed, or a name in parentheses for what is in no file.
-    """
-
-    source: str
-    line: int
-    column: int = 1
-
-    def __str__(self) -> str:
-        if self.source.startswith("("):
-            return self.source
-        return f"{self.source}:{self.line}:{self.column}"
-
-
-NOWHERE = Origin("(built in)", 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """`server[/tool][:alias]`. `tool` is the final name, after overrides and prefix."""
-
-    server: str
-    tool: str | None = None
-    alias: str | None = None
-
-    def __str__(self) -> str:
-        return self.server + (f"/{self.tool}" if self.tool else "") + (f":{self.alias}" if self.alias else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

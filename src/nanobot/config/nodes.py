@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from nanobot.config.model import Origin
+from nanobot.config.places import Origin
 
 MAX_DEPTH = 64
 MAX_NODES = 100_000

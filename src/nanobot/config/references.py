@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nanobot.config import builtin
 from nanobot.config.diagnostics import Place
-from nanobot.config.model import Origin, Reference
+from nanobot.config.places import Origin, Reference
 from nanobot.config.shapes import nearest
 
 

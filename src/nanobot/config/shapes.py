@@ -15,8 +15,8 @@ from typing import Protocol
 
 from nanobot.config.diagnostics import Place
 from nanobot.config.merge import distinct
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, is_null, kind_of, shown_key
+from nanobot.config.places import Origin
 from nanobot.distance import edit_distance
 
 REPLACE = "$replace"

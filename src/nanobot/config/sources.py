@@ -14,8 +14,8 @@ from nanobot.config.documents import read_document
 from nanobot.config.entrypoints import with_entrypoints
 from nanobot.config.keys import DOCUMENT, MCP_DOCUMENT
 from nanobot.config.merge import merge_documents
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, from_plain
+from nanobot.config.places import Origin
 from nanobot.config.shapes import accept
 
 MAX_EXTENDS = 10

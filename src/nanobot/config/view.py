@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nanobot.config.diagnostics import Place
-from nanobot.config.model import Origin
 from nanobot.config.nodes import Entries, Entry, Items, Node, Scalar, plain
+from nanobot.config.places import Origin
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import Any, cast
 import yaml
 
 from nanobot.config.diagnostics import Diagnostics
-from nanobot.config.model import Origin
 from nanobot.config.nodes import MAX_DEPTH, MAX_NODES, Entries, Entry, Items, Node, Scalar, Value, shown_key
+from nanobot.config.places import Origin
 from nanobot.config.yaml_core import resolve
 
 _TAG = "tag:yaml.org,2002:"

@@ -13,7 +13,8 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from nanobot.aio import task_group
-from nanobot.config.model import Config, Reference
+from nanobot.config.model import Config
+from nanobot.config.places import Reference
 from nanobot.errors import NotFound
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nanobot.config.model import Reference
+from nanobot.config.places import Reference
 from nanobot.errors import LoginRequired
 from nanobot.hub.apps import shows_apps
 from nanobot.hub.hub import Hub

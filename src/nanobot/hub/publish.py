@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.config.expand import expand
-from nanobot.config.model import Agent, Config, Reference
+from nanobot.config.model import Agent, Config
+from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
 from nanobot.hub.apps import shows_apps
 from nanobot.hub.followed import Followed

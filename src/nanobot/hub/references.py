@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nanobot.config.builtin import AGENTS, chat_tool
-from nanobot.config.model import Config, Reference
+from nanobot.config.model import Config
+from nanobot.config.places import Reference
 from nanobot.hub.pipeline import rename
 from nanobot.hub.prompts import INLINE_PROMPTS
 from nanobot.hub.published import Missing, Published

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from nanobot.config.model import Config, McpServer, Reference
+from nanobot.config.model import Config, McpServer
+from nanobot.config.places import Reference
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.hidden import hidden_characters
 from nanobot.hub.pipeline import shape_tools

@@ -11,7 +11,7 @@ from nanobot.agent.approval.matching import holds, with_texts
 from nanobot.agent.approval.readings import command_readings, is_plain_enough, real_path
 from nanobot.config.approvals import Approvals, Matcher, Rule
 from nanobot.config.builtin import SYSTEM
-from nanobot.config.model import Reference
+from nanobot.config.places import Reference
 
 Verdict = Literal["run", "ask", "refuse"]
 
