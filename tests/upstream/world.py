@@ -16,8 +16,9 @@ import anyio
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer, SessionSettings
 from nanobot.http import open_http
-from nanobot.upstream.connection import BACKOFF_S, Upstream
+from nanobot.upstream.connection import Upstream
 from nanobot.upstream.launcher import Launcher
+from nanobot.upstream.pauses import BACKOFF_S
 from nanobot.upstream.pools import Pools
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.wire.call import Call

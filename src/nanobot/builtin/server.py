@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 
 from nanobot.errors import NanobotError
+from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Changed, Entry, Kind, Told
@@ -79,7 +80,7 @@ class BuiltinServer:
         self._name = name
         self._tools = {tool.name: _Tool(tool) for tool in sorted(tools, key=lambda tool: tool.name)}
         self._resources = {res.uri: res for res in sorted(resources, key=lambda res: res.uri)}
-        self._watchers: list[Changed] = []
+        self._watchers = Watchers[Kind, str]()
 
     @property
     def name(self) -> str:
@@ -108,8 +109,7 @@ class BuiltinServer:
                 raise RpcError(METHOD_NOT_FOUND, f"{method}: {self._name} has no such method")
 
     def watch(self, changed: Changed) -> Callable[[], None]:
-        self._watchers.append(changed)
-        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+        return self._watchers.add(changed)
 
     def hear(self, told: Told) -> Callable[[], None]:
         return lambda: None
@@ -125,8 +125,7 @@ class BuiltinServer:
         self._changed("resources")
 
     def _changed(self, kind: Kind) -> None:
-        for changed in tuple(self._watchers):
-            changed(kind, "")
+        self._watchers.tell(kind, "")
 
     async def _read_resource(self, uri: str, call: Call) -> Payload:
         resource = self._resources.get(uri)

@@ -21,6 +21,7 @@ from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
 from nanobot.hub.published import Listing, Missing, Published
 from nanobot.hub.relay import Introduced
 from nanobot.hub.views import WAIT_S, Shapes, View
+from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
@@ -59,8 +60,8 @@ class Hub:
         self._catalogue = Catalogue(self._sources, self._note, personal=self._personal)
         self._shapes = Shapes(config, self._catalogue, tuple(self._sources))
         self._views: dict[str, dict[tuple[Kind, tuple[Reference, ...]], View]] = {}
-        self._watchers: list[Announcement] = []
-        self._listeners: list[Heard] = []
+        self._watchers = Watchers[Kind, str | None]()
+        self._listeners = Watchers[str, str, Payload, Audience]()
         self._news: set[tuple[Kind, str | None]] = set()
         self._has_news = anyio.Event()
 
@@ -161,21 +162,19 @@ class Hub:
     def watch(self, changed: Announcement) -> Callable[[], None]:
         """Be told of lists that may have changed, at most four times a second, until the returned function
         is called. Templates are announced as `resources`: MCP has one notification for both."""
-        self._watchers.append(changed)
-        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+        return self._watchers.add(changed)
 
     def hear(self, told: Heard) -> Callable[[], None]:
         """Be told at once what servers say without being asked, but for changed lists, until the returned
         function is called."""
-        self._listeners.append(told)
-        return lambda: self._listeners.remove(told) if told in self._listeners else None
+        return self._listeners.add(told)
 
     def is_inside(self, server: str) -> bool:
         """Whether `server` is a part of this process and not reached over a connection."""
         return not isinstance(self._source(server or INLINE_PROMPTS), Introduced)
 
     def _pass_on(self, server: str, method: str, params: Payload, audience: Audience) -> None:
-        for told in tuple(self._listeners):
+        for told in self._listeners:
             try:
                 told(server, method, params, audience)
             except RpcError as e:
@@ -200,7 +199,7 @@ class Hub:
             await self._has_news.wait()
             news, self._news, self._has_news = self._news, set(), anyio.Event()
             for kind, account in sorted(news, key=lambda one: one[0]):
-                for changed in tuple(self._watchers):
+                for changed in self._watchers:
                     try:
                         changed(kind, account)
                     except Exception:  # one watcher's fault is not the next one's

@@ -23,6 +23,7 @@ from nanobot.hub.published import Offer, Published
 from nanobot.hub.references import agent_reference
 from nanobot.hub.relay import introduce, lone_server
 from nanobot.hub.variables import check_variables
+from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.extensions import SHOWS_APPS
 from nanobot.wire.notifications import RESOURCE_UPDATED
@@ -65,7 +66,7 @@ class Publisher:
         self._key = secrets.token_bytes(32)
         self._is_personal = any(hub.is_personal(references) for references in self._references.values())
         self._offers: dict[str, Offers] = {}
-        self._watchers: list[Announced] = []
+        self._watchers = Watchers[str, Payload, Audience]()
         self._followed = Followed()
         self._handlers: dict[str, Callable[[Payload, Call], Awaitable[Payload]]] = {
             "tools/list": self._lister("tools"),
@@ -130,8 +131,7 @@ class Publisher:
         raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
 
     def watch(self, changed: Announced) -> Callable[[], None]:
-        self._watchers.append(changed)
-        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+        return self._watchers.add(changed)
 
     def _lister(self, kind: Kind) -> Callable[[Payload, Call], Awaitable[Payload]]:
         async def answer(params: Payload, call: Call) -> Payload:
@@ -253,16 +253,14 @@ class Publisher:
         """Announce a change of the hub to accounts that see it in what we publish and have read that."""
         for name, offers in tuple(self._offers.items()):
             if account in (None, name) and offers.has_news(kind):
-                for changed in tuple(self._watchers):
-                    whom = Audience(name) if self._is_personal else EVERYBODY
-                    changed(f"notifications/{kind}/list_changed", Payload(b"{}"), whom)
+                whom = Audience(name) if self._is_personal else EVERYBODY
+                self._watchers.tell(f"notifications/{kind}/list_changed", Payload(b"{}"), whom)
 
     def _pass_on(self, server: str, method: str, params: Payload, audience: Audience) -> None:
         """Tell clients what a server said on its own, as far as it can concern them."""
         if method != RESOURCE_UPDATED or not self._followed.is_told(server, params.object().get("uri")):
             return
-        for changed in tuple(self._watchers):
-            changed(method, params, audience)
+        self._watchers.tell(method, params, audience)
 
 
 def published_references(config: Config) -> dict[Kind, tuple[Reference, ...]]:

@@ -15,7 +15,7 @@ from nanobot.config.model import Config
 from nanobot.errors import NanobotError, UsageError
 from nanobot.hub.published import Offer
 from nanobot.server.exchange import Exchange
-from nanobot.upstream.connection import UpstreamState
+from nanobot.upstream.state import UpstreamState
 
 HEALTH_PATH: Final = "/healthz"
 """Where health is always told; a second path may be added."""

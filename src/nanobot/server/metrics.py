@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nanobot.hub.audit.log import AuditLog
 from nanobot.server.exchange import Exchange
-from nanobot.upstream.connection import UpstreamState
+from nanobot.upstream.state import UpstreamState
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload
 from nanobot.wire.service import Announced, Description, Service

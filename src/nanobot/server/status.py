@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from nanobot.config.model import Agent, Config
 from nanobot.llm.messages import JsonObject
 from nanobot.server.exchange import Exchange
-from nanobot.upstream.connection import UpstreamState
+from nanobot.upstream.state import UpstreamState
 from nanobot.wire.versions import ALL_VERSIONS
 
 

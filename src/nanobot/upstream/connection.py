@@ -13,9 +13,9 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskStatus
@@ -34,9 +34,12 @@ from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
 from nanobot.upstream.pages import read_pages, without_broken_marks
+from nanobot.upstream.pauses import BACKOFF_S, Pauses
 from nanobot.upstream.personal import PersonalHeaders, PersonalHttp
 from nanobot.upstream.process import StartFailed, redacted
+from nanobot.upstream.state import State, UpstreamState
 from nanobot.upstream.subscriptions import Subscriptions
+from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import Connected, Connection, ConnectionLost, Heard, Hello, NoAnswer, NoCommonVersion
@@ -60,13 +63,8 @@ from nanobot.wire.versions import Era
 
 log = logging.getLogger(__name__)
 
-BACKOFF_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Pauses before the next attempts; the last one repeats."""
 FAREWELL_S: Final = 5.0
 """How long a server may take to acknowledge that it need tell no more of a resource."""
-STEADY_S: Final = 60.0
-"""A connection that lasted this long was a good one: the next pauses are the first again."""
-
 REPEATABLE: Final = frozenset(
     {
         "ping",
@@ -95,32 +93,6 @@ _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
     RESOURCES_CHANGED: ("resources", "templates"),
 }
 _ALL_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
-
-State = Literal["idle", "starting", "ready", "auth_required", "backoff", "failed"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpstreamState:
-    """What is known of a server now. `since`: seconds since the epoch at which `state` began.
-
-    `connections`: how many there are to it; the rest tells of the one that says most.
-
-    idle: nobody has needed it · auth_required: a person has to log in, at `auth_url` (or, if that is "", with
-    `nanobot mcp login`) · backoff: waits before the next attempt · failed: its definition cannot be used, so
-    there is no next attempt. `restarts` counts the connections after the first.
-    """
-
-    name: str
-    kind: Literal["stdio", "http"]
-    state: State = "idle"
-    era: Era | None = None
-    protocol_version: str = ""
-    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    last_error: str = ""
-    since: float = 0.0
-    restarts: int = 0
-    auth_url: str = ""
-    connections: int = 1
 
 
 class Upstream:
@@ -176,8 +148,8 @@ class Upstream:
         self._settled = anyio.Event()  # the current attempt has succeeded or failed
         self._connections = 0
         self._secrets: Sequence[str] = ()
-        self._watchers: dict[object, Callable[[Kind], None]] = {}
-        self._listeners: dict[object, Heard] = {}
+        self._watchers = Watchers[Kind]()
+        self._listeners = Watchers[str, Payload]()
         self._subscriptions = Subscriptions(self._follow, self._unfollow)
         self._following: Following | None = None
         self._own: dict[str, Callable[[Payload], Awaitable[None]]] = {
@@ -242,23 +214,11 @@ class Upstream:
 
     def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
         """Be told which lists changed; all of them when the server came back after an absence."""
-        key = object()
-        self._watchers[key] = changed
-
-        def stop() -> None:
-            self._watchers.pop(key, None)
-
-        return stop
+        return self._watchers.add(changed)
 
     def hear(self, heard: Heard) -> Callable[[], None]:
         """Be told what the server says on its own and that changes no list."""
-        key = object()
-        self._listeners[key] = heard
-
-        def stop() -> None:
-            self._listeners.pop(key, None)
-
-        return stop
+        return self._listeners.add(heard)
 
     @property
     def is_followed(self) -> bool:
@@ -577,16 +537,14 @@ class Upstream:
         elif method == ACKNOWLEDGED:
             self._tell_watchers(_ALL_KINDS)  # whatever changed before the subscription went unheard
         else:
-            for heard in list(self._listeners.values()):
-                heard(method, params)
+            self._listeners.tell(method, params)
         if method == LOG_MESSAGE and log.isEnabledFor(logging.DEBUG):
             entry = redacted(params.raw.decode("utf-8", "replace"), self._secrets)
             log.debug("mcp log", extra={"server": self.name, "entry": entry[:1024]})
 
     def _tell_watchers(self, kinds: Sequence[Kind]) -> None:
-        for changed in list(self._watchers.values()):
-            for kind in kinds:
-                changed(kind)
+        for kind in kinds:
+            self._watchers.tell(kind)
 
 
 def _uri(params: Payload) -> str:
@@ -599,23 +557,3 @@ def _uri(params: Payload) -> str:
 def _address(needed: LoginNeeded) -> str:
     """What a person opens to log in; "" if no login can be completed in this process."""
     return needed.flow.url if needed.flow is not None else ""
-
-
-class Pauses:
-    """How long to wait before each next attempt.
-
-    The first loss of a connection that worked is met at once; after that, and after failures, pauses grow.
-    """
-
-    def __init__(self, backoff_s: Sequence[float]) -> None:
-        self._backoff_s = backoff_s
-        self._failures = 0
-
-    def after(self, lived_s: float | None) -> float:
-        """Seconds to wait after an attempt that was connected for `lived_s`, None: never."""
-        if lived_s is not None and lived_s >= STEADY_S:
-            self._failures = 0
-        pauses = self._backoff_s if lived_s is None else (0.0, *self._backoff_s)
-        pause = pauses[min(self._failures, len(pauses) - 1)]
-        self._failures += 1
-        return pause

@@ -21,7 +21,9 @@ from anyio.abc import TaskGroup, TaskStatus
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer
 from nanobot.errors import Busy
-from nanobot.upstream.connection import Upstream, UpstreamState
+from nanobot.upstream.connection import Upstream
+from nanobot.upstream.state import UpstreamState
+from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.continuation import Continuation
@@ -111,8 +113,8 @@ class Pool:
         """Of connections that are no more."""
         self._last = connect("", None, None).state
         self._continuations: dict[tuple[str, str], Continuation] = {}
-        self._watchers: list[Changed] = []
-        self._listeners: list[Told] = []
+        self._watchers = Watchers[Kind, str]()
+        self._listeners = Watchers[str, Payload, Audience]()
         self._group: TaskGroup | None = None
 
     @property
@@ -164,13 +166,11 @@ class Pool:
 
     def watch(self, changed: Changed) -> Callable[[], None]:
         """Be told which lists of which account changed; also when something may have changed unheard."""
-        self._watchers.append(changed)
-        return lambda: self._watchers.remove(changed) if changed in self._watchers else None
+        return self._watchers.add(changed)
 
     def hear(self, told: Told) -> Callable[[], None]:
         """Be told what the server says on its own, to those who share the connection on which it did."""
-        self._listeners.append(told)
-        return lambda: self._listeners.remove(told) if told in self._listeners else None
+        return self._listeners.add(told)
 
     def end(self, account: str, session: str, *, is_over: bool = True) -> None:
         """The session is over: its connection is closed as soon as nothing runs on it.
@@ -381,10 +381,8 @@ class Pool:
                 audience = Audience(member.account)
             case "global":
                 audience = EVERYBODY
-        for told in tuple(self._listeners):
-            told(method, params, audience)
+        self._listeners.tell(method, params, audience)
 
     def _tell(self, account: str, kinds: Sequence[Kind]) -> None:
-        for changed in tuple(self._watchers):
-            for kind in kinds:
-                changed(kind, account)
+        for kind in kinds:
+            self._watchers.tell(kind, account)

@@ -12,8 +12,9 @@ from anyio.abc import TaskStatus
 
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer, SessionSettings
-from nanobot.upstream.connection import Upstream, UpstreamState
+from nanobot.upstream.connection import Upstream
 from nanobot.upstream.pool import Pool
+from nanobot.upstream.state import UpstreamState
 from nanobot.wire.continuation import Continuation
 from nanobot.wire.versions import Era
 

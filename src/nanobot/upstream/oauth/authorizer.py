@@ -22,6 +22,7 @@ from nanobot.upstream.oauth.failures import AuthorizationFailed, ClientRefused, 
 from nanobot.upstream.oauth.flow import Flow
 from nanobot.upstream.oauth.grant import Grant, Token, from_row, to_row
 from nanobot.upstream.oauth.token_endpoint import exchange, refresh, revoke
+from nanobot.watchers import Watchers
 from nanobot.wire.http_reply import Refused
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Authorizer:
         self._unproven = ""
         """An access token that is new and was not accepted by the server yet."""
         self._changes = 0
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers = Watchers[[]]()
 
     @property
     def grant(self) -> Grant | None:
@@ -79,8 +80,7 @@ class Authorizer:
 
     def watch(self, authorized: Callable[[], None]) -> Callable[[], None]:
         """Have `authorized` called whenever there is another token than before; returns how to stop that."""
-        self._watchers.append(authorized)
-        return lambda: self._watchers.remove(authorized) if authorized in self._watchers else None
+        return self._watchers.add(authorized)
 
     async def load(self) -> bool:
         """Read what is stored, by us or by another process; whether there is a token."""
@@ -295,5 +295,4 @@ class Authorizer:
         before, self._grant = self._token, grant
         after = self._token
         if after is not None and (before is None or before.access != after.access):
-            for authorized in tuple(self._watchers):
-                authorized()
+            self._watchers.tell()
