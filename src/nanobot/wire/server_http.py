@@ -20,15 +20,22 @@ from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.errors import Busy, StoreError
 from nanobot.ids import new_id
-from nanobot.sse import whole_number
 from nanobot.wire.call import Audience, Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.dispatch import Dispatcher, Outcome
 from nanobot.wire.envelope import open_envelope, repeated_header, unsupported
-from nanobot.wire.event_stream import REPLAY_LOST, Clock, EventStream
+from nanobot.wire.event_stream import Clock
 from nanobot.wire.exchange import Meta, cancelled_by, read_meta
 from nanobot.wire.home import Home
 from nanobot.wire.http_exchange import HttpExchange
+from nanobot.wire.http_refusals import (
+    missing_session,
+    not_allowed,
+    stopping,
+    store_down,
+    too_full,
+    unknown_session,
+)
 from nanobot.wire.http_request import (
     Accepts,
     Disconnected,
@@ -48,11 +55,10 @@ from nanobot.wire.http_request import (
     title_header,
 )
 from nanobot.wire.notifications import PREFIX
-from nanobot.wire.outbox import Outbox
+from nanobot.wire.reading import opened_by_get
 from nanobot.wire.rpc import (
     BUSY,
     HEADER_MISMATCH,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -69,7 +75,7 @@ from nanobot.wire.rpc import (
     encode_notification,
 )
 from nanobot.wire.service import Service
-from nanobot.wire.session import STANDALONE, Session
+from nanobot.wire.session import Session
 from nanobot.wire.sessions import Attendance, Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
@@ -89,7 +95,6 @@ FAN_OUT: Final = 200
 """How many sessions are told of a change before others get their turn."""
 
 _ALLOW: Final[Header] = (b"allow", b"GET, POST, DELETE, OPTIONS")
-_RETRY: Final[Header] = (b"retry-after", b"5")
 _LEGACY: Final = frozenset(version.encode() for version in LEGACY_VERSIONS)
 _MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 _MODERN_STATUS: Final[Mapping[int, int]] = {
@@ -149,7 +154,7 @@ class McpEndpoint:
         http = HttpRequest(scope, receive, send)
         try:
             if not self._is_open:
-                raise Refusal(503, RpcError(INTERNAL_ERROR, "the server is stopping"), headers=(_RETRY,))
+                raise stopping()
             match scope["method"]:
                 case "POST":
                     await self._post(http)
@@ -160,7 +165,7 @@ class McpEndpoint:
                 case "OPTIONS":
                     await send_empty(send, 204, (_ALLOW,))
                 case other:
-                    raise _not_allowed(other, _ALLOW)
+                    raise not_allowed(other, _ALLOW)
         except Refusal as refusal:
             await refusal.send(send)
         except Disconnected:
@@ -226,11 +231,11 @@ class McpEndpoint:
 
     async def _get(self, http: HttpRequest) -> None:
         if http.version in _MODERN:
-            raise _not_allowed("GET", (b"allow", b"POST"))
+            raise not_allowed("GET", (b"allow", b"POST"))
         if not http.reads.events and http.headers.get(b"accept", b"*/*") != b"*/*":
             raise Refusal(406, RpcError(INVALID_REQUEST, "Accept must allow text/event-stream"))
         session = self._living(http) or await self._session(http, None)
-        stream, outbox = _open(session, http.headers.get(b"last-event-id"))
+        stream, outbox = opened_by_get(session, http.headers.get(b"last-event-id"))
         try:
             await send_events(outbox, http.receive, http.send, (session.header,))
         finally:
@@ -240,15 +245,15 @@ class McpEndpoint:
 
     async def _delete(self, http: HttpRequest) -> None:
         if http.version in _MODERN:
-            raise _not_allowed("DELETE", (b"allow", b"POST"))
+            raise not_allowed("DELETE", (b"allow", b"POST"))
         if (named := session_id(http)) is None:
-            raise _missing(None)
+            raise missing_session(None)
         try:
             is_deleted = await self._sessions.delete(named, http.account)
         except StoreError as failure:
-            raise _store_down(failure, None) from failure
+            raise store_down(failure, None) from failure
         if not is_deleted:
-            raise _not_found(None)
+            raise unknown_session(None)
         await send_empty(http.send, 200)
 
     # Requests of both eras
@@ -305,7 +310,7 @@ class McpEndpoint:
             elif session.peer.changed:
                 self._sessions.note(session)
         except Busy as full:
-            raise _full(full, request.id) from full
+            raise too_full(full, request.id) from full
         await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
 
     async def _modern(self, http: HttpRequest, request: Request, meta: Meta) -> None:
@@ -323,9 +328,9 @@ class McpEndpoint:
             caller = _with_values(caller, http)
             exchange = self._exchange(http, request, meta, caller, None)
         except StoreError as failure:
-            raise _store_down(failure, request.id) from failure
+            raise store_down(failure, request.id) from failure
         except Busy as full:
-            raise _full(full, request.id) from full
+            raise too_full(full, request.id) from full
         except RpcError as error:
             raise Refusal(_MODERN_STATUS[error.rpc_code], error, id=request.id) from error
         settled = exchange.settle(self._dispatcher.modern(exchange), self._patience)
@@ -383,15 +388,15 @@ class McpEndpoint:
         """The session that a request names, parked or not. One of another account does not exist."""
         named = session_id(http)
         if named is None:
-            raise _missing(request)
+            raise missing_session(request)
         try:
             session = await self._sessions.fetch(named, http.account)
         except Busy as full:
-            raise _full(full, request) from full
+            raise too_full(full, request) from full
         except StoreError as failure:
-            raise _store_down(failure, request) from failure
+            raise store_down(failure, request) from failure
         if session is None:
-            raise _not_found(request)
+            raise unknown_session(request)
         return session
 
     def _check_version(self, http: HttpRequest, request: Id | None) -> None:
@@ -447,61 +452,9 @@ def _with_values(caller: Caller, http: HttpRequest) -> Caller:
     return caller if http.values is None else replace(caller, values=http.values)
 
 
-def _open(session: Session, last_event: bytes | None) -> tuple[EventStream | None, Outbox]:
-    """The stream that a GET asks for: the standalone one, or one to be resumed after `last_event`."""
-    stream = session.open_standalone()
-    if last_event is None:
-        outbox = stream.attach(prime=session.primes)
-        for question in session.questions.pending():  # whoever read them before has gone
-            if question.sent_on is not None and question.sent_on.reader in (None, outbox):
-                question.sent_on = stream
-                stream.send(question.message)
-        return stream, outbox
-    number, event, life = _event_id(last_event)
-    if number is not None and event is not None:
-        if session.is_of_this_life(life):
-            return session.resume(number, event)
-        if number != STANDALONE:  # its request has ended with the process that answered it
-            outbox = Outbox()
-            outbox.put(REPLAY_LOST, must=True)
-            outbox.close()
-            return None, outbox
-    outbox = stream.attach(prime=session.primes)
-    outbox.put(REPLAY_LOST, must=True)
-    return stream, outbox
-
-
-def _event_id(text: bytes) -> tuple[int | None, int | None, bytes]:
-    stream, _, rest = text.partition(b"-")
-    number, _, life = rest.partition(b"-")
-    return whole_number(stream), whole_number(number), life
-
-
-def _missing(request: Id | None) -> Refusal:
-    return Refusal(400, RpcError(INVALID_REQUEST, "Missing session ID"), id=request)
-
-
-def _not_found(request: Id | None) -> Refusal:
-    return Refusal(404, RpcError(INVALID_REQUEST, "Session not found"), id=request)
-
-
-def _full(full: Busy, request: Id | None) -> Refusal:
-    return Refusal(503, RpcError(BUSY, str(full)), id=request, headers=(_RETRY,))
-
-
-def _store_down(failure: StoreError, request: Id | None) -> Refusal:
-    log.warning("the session store does not answer", extra={"reason": str(failure)})
-    error = RpcError(INTERNAL_ERROR, "the session store does not answer; try again in a few seconds")
-    return Refusal(503, error, id=request, headers=(_RETRY,))
-
-
 def _take_note(session: Session, note: Notification | Request) -> None:
     """A notification of a legacy client. Unknown ones mean nothing to us and are no error."""
     if (cancelled := cancelled_by(note)) is not None:
         id, reason = cancelled
         if (exchange := session.requests.get(id)) is not None:
             exchange.cancel(reason)
-
-
-def _not_allowed(method: str, allow: Header) -> Refusal:
-    return Refusal(405, RpcError(INVALID_REQUEST, f"{method} is not possible here"), headers=(allow,))
