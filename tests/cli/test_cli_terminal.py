@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.peers.programs import QUICKSTART, clean_env
 
+from nanobot.cli.questions import NotUsable, fields_of
 from nanobot.cli.screen import StreamedAnswer
 from nanobot.cli.text import shorten, visible
 
@@ -155,3 +156,66 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(tmp_path: Path, model_url: st
         assert terminal.process.wait(15) == 0
     finally:
         terminal.end()
+
+
+def approving(tmp_path: Path) -> list[str]:
+    """Arguments for an agent whose every call is asked about."""
+    server = QUICKSTART / "notes_server.py"
+    (tmp_path / "nanobot.yaml").write_text(
+        "agents:\n  a:\n    model: demo\n    mcpServers: [notes]\n"
+        "    toolApprovals: {default: approve, rules: [{tool: notes/list_notes, allow: true}]}\n"
+        f"mcpServers:\n  notes: {{command: {sys.executable}, args: [{server}], sandbox: off}}\n"
+    )
+    return ["-c", str(tmp_path / "nanobot.yaml")]
+
+
+def test_a_call_is_asked_about_in_the_terminal_and_the_answer_counts(tmp_path: Path) -> None:
+    terminal = Terminal(approving(tmp_path), tmp_path)
+    try:
+        terminal.until(">")
+        terminal.type('call read_note {"name": "welcome"}\r')
+        terminal.until("wants to run read_note")
+        terminal.until("1. Yes, once")
+        terminal.until("Run it?")
+        terminal.type("7\r")
+        terminal.until("Type a number from 1 to 3.")
+        terminal.type("1\r")
+        terminal.until("✓ read_note")
+        terminal.until("Agents are files")
+        terminal.until(">")
+        terminal.type('call read_note {"name": "shopping"}\r')
+        terminal.until("Run it?")
+        terminal.type("\x03")
+        terminal.until("✗ read_note")
+        terminal.until(">")
+        terminal.type("call list_notes {}\r")
+        terminal.until("✓ list_notes")
+        terminal.until(">")
+        terminal.type("exit\r")
+        assert terminal.process.wait(15) == 0
+    finally:
+        terminal.end()
+
+
+def test_a_form_is_read_by_its_schema() -> None:
+    fields = fields_of(
+        {
+            "properties": {
+                "name": {"type": "string", "title": "Your name", "minLength": 2},
+                "age": {"type": "integer", "minimum": 1, "maximum": 120, "default": 30},
+                "member": {"type": "boolean"},
+                "size": {"type": "string", "enum": ["s", "m"], "enumNames": ["Small", "Medium"]},
+                "colour": {"oneOf": [{"const": "#f00", "title": "Red"}, {"const": "#0f0", "title": "Green"}]},
+                "days": {"type": "array", "items": {"enum": ["mon", "tue"]}},
+            },
+            "required": ["name"],
+        }
+    )
+    assert [field.title for field in fields] == ["Your name", "age", "member", "size", "colour", "days"]
+    name, age, member, size, colour, days = fields
+    assert (name.read("Ada"), age.read(""), age.read("7"), member.read("yes")) == ("Ada", 30, 7, True)
+    assert (size.read("2"), size.read("small"), size.read("")) == ("m", "s", None)
+    assert (colour.read("Green"), days.read("mon, 2")) == ("#0f0", ["mon", "tue"])
+    for field, text in ((name, ""), (name, "A"), (age, "x"), (age, "0"), (size, "3"), (size, "large")):
+        with pytest.raises(NotUsable):
+            field.read(text)

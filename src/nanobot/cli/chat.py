@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nanobot.cli.screen import Screen
     from nanobot.config.model import Config
     from nanobot.store.rows import ThreadRow
+    from nanobot.wire.call import Call
 
 DEFAULT_KEY = "cli:direct"
 EXIT_WORDS = {"exit", "quit", "/exit", "/quit", ":q"}
@@ -96,7 +97,14 @@ async def _open_thread(engine: Engine, session: str | None, *, new: bool, resume
 
 
 async def _converse(config: Config, engine: Engine, thread_id: str, screen: Screen) -> None:
+    from prompt_toolkit import PromptSession
+
+    from nanobot.cli.questions import CAPABILITIES, TerminalQuestions
+    from nanobot.wire.call import Call, Caller
+
     prompt = _prompt_session(config.home / "cli-history")
+    questions = TerminalQuestions(PromptSession(), screen)
+    call = Call(caller=Caller(capabilities=CAPABILITIES), ask=questions.ask)
     hinted_at = -SECOND_CTRL_C_S
     while True:
         try:
@@ -113,18 +121,23 @@ async def _converse(config: Config, engine: Engine, thread_id: str, screen: Scre
             return
         if text:
             try:
-                await _one_turn(engine, thread_id, text, screen)
+                await _one_turn(engine, thread_id, text, screen, call)
             except NanobotError as e:
                 screen.error(str(e))
 
 
-async def _one_turn(engine: Engine, thread_id: str, text: str, screen: Screen) -> int:
-    """Send `text` and show what happens until its turn ends. The exit status of that turn."""
+async def _one_turn(
+    engine: Engine, thread_id: str, text: str, screen: Screen, call: Call | None = None
+) -> int:
+    """Send `text` and show what happens until its turn ends. The exit status of that turn.
+
+    `call`: how the person can be asked meanwhile; without one nobody can.
+    """
     from nanobot.agent.engine import Input
     from nanobot.agent.events import TurnEnded
 
     async with engine.attach(thread_id, events_only=True) as attachment:
-        turn = await engine.submit(thread_id, Input(text=text))
+        turn = await engine.submit(thread_id, Input(text=text), call=call)
         with _on_interrupt(lambda: turn.cancel("stopped by the user")), screen.turn() as shown:
             async for event in attachment:
                 shown(event)

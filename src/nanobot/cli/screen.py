@@ -45,6 +45,10 @@ class Screen:
     def note(self, text: str) -> None:
         self._err.print(visible(text), style="dim", markup=False)
 
+    def ask(self, text: str) -> None:
+        """A part of a question; what is typed comes after it."""
+        self._out.print(visible(text), style="bold", markup=False)
+
     def error(self, text: str) -> None:
         self._err.print(visible(text), style="red", markup=False)
 
