@@ -215,3 +215,26 @@ async def test_a_changed_list_is_told(tmp_path: Path, client: str, server: str, 
             await news.until("notifications/tools/list_changed")
         after = [tool.name for tool in (await connected.list_tools(cache_mode="bypass")).tools]
     assert set(after) - set(before) == {"grown"}
+
+
+async def test_the_log_reaches_the_client_at_the_level_that_it_wants(
+    tmp_path: Path, client: str, server: str, carrier: str
+) -> None:
+    news = News()
+
+    async def hear(params: types.LoggingMessageNotificationParams) -> None:
+        news.note(params.level, params.logger, json.dumps(params.data))
+
+    async with between(
+        tmp_path, client, server, carrier, logging_callback=hear, log_level="warning"
+    ) as connected:
+        if client == "legacy":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the SDK regrets that the method was removed
+                await connected.set_logging_level("warning")  # pyright: ignore[reportDeprecated]
+        wanted = said(await connected.call_tool("chatter", {}))
+        await news.until('warning talker {"server": "peer", "data": {"about": "the call"}}')
+        if client == server == "legacy":  # news without a request has no other way
+            await news.until('warning talker {"server": "peer", "data": {"about": "nothing"}}')
+    assert wanted == ("warning" if server == "legacy" else "as I like")
+    assert not any(one.startswith("info") for one in news.heard)

@@ -439,3 +439,18 @@ async def test_resources_of_this_process_can_be_followed_without_asking() -> Non
         assert server.asked == []
         server.says("notifications/resources/updated", uri="a:1")
         assert await client.hears() == "notifications/resources/updated"
+
+
+async def test_what_servers_say_on_their_own_reaches_those_whom_it_concerns() -> None:
+    one, two = Server("one"), Server("two")
+    async with publishing(Publish(mcp_servers=refs("one", "two")), one, two) as client:
+        two.says("notifications/message", level="info", data=1)
+        assert await client.hears() == "notifications/message"
+        one.says("notifications/elicitation/complete", elicitationId="e")  # whose it is cannot be known
+        one.says("notifications/x/special", a=1)
+        assert client.news == []
+        one.says("notifications/elicitation/complete", Audience("", ""), elicitationId="e")
+        assert await client.hears() == "notifications/elicitation/complete"
+    async with publishing(Publish(mcp_servers=refs("one")), one) as client:
+        one.says("notifications/x/special", a=1)  # extensions of a server published alone just work
+        assert await client.hears() == "notifications/x/special"

@@ -119,6 +119,25 @@ async def grow(ctx: Context) -> str:
     return "grown"
 
 
+@server.tool()
+async def chatter(ctx: Context) -> str:
+    """Logs two messages about the call, and to legacy clients two about nothing; says at which level."""
+    for level in ("info", "warning"):
+        await ctx.session.send_log_message(level, {"about": "the call"}, "talker", ctx.request_id)  # pyright: ignore[reportDeprecated]
+    for level in ("info", "warning"):
+        await ctx.session.send_log_message(level, {"about": "nothing"}, "talker")  # pyright: ignore[reportDeprecated]
+    return LEVELS[-1] if LEVELS else "as I like"
+
+
+LEVELS: list[str] = []
+"""What legacy clients wanted to hear, the latest last."""
+
+
+async def set_level(ctx: object, params: types.SetLevelRequestParams) -> types.EmptyResult:
+    LEVELS.append(params.level)
+    return types.EmptyResult()
+
+
 async def subscribe(ctx: object, params: types.SubscribeRequestParams) -> types.EmptyResult:
     FOLLOWED.add(str(params.uri))
     return types.EmptyResult()
@@ -130,6 +149,7 @@ async def unsubscribe(ctx: object, params: types.UnsubscribeRequestParams) -> ty
 
 
 lowlevel = server._lowlevel_server  # pyright: ignore[reportPrivateUsage]
+lowlevel.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
 lowlevel.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
 lowlevel.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
 

@@ -117,7 +117,7 @@ async def test_progress_reaches_the_call_without_our_token(server: McpServer, tr
 async def test_a_log_entry_reaches_the_call(server: McpServer, transport: str, era: str) -> None:
     heard: list[str] = []
     async with running(server) as upstream:
-        call = Call(notify=lambda method, params: heard.append(f"{method} {params.value['data']}"))
+        call = Call(notify=lambda method, params: heard.append(f"{method} {params.value['data']['data']}"))
         await use(upstream, "speak", call)
     if transport != "json" and era == "legacy":  # modern servers log to those who ask for it
         assert heard == ["notifications/message a word"]

@@ -15,7 +15,7 @@ from anyio.abc import TaskStatus
 from nanobot.aio import task_group
 from nanobot.config.model import Config
 from nanobot.config.places import Reference
-from nanobot.errors import NotFound
+from nanobot.errors import NotFound, UpstreamError
 from nanobot.hub.catalogue import Catalogue
 from nanobot.hub.prompts import INLINE_PROMPTS, InlinePrompts
 from nanobot.hub.published import Listing, Missing, Published
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 ANNOUNCE_SPACING_S: Final = 0.25
 """Changes are announced at most this often."""
+LEVEL_S: Final = 5.0
+"""How long servers may take to take note of a log level."""
 MAX_VIEWS: Final = 256
 """How many sets of references keep their list, for one account; the oldest goes first."""
 MAX_ACCOUNTS: Final = 1000
@@ -150,6 +152,24 @@ class Hub:
         `server` "" means the inline prompts. Raises `NotFound` for an unknown server, otherwise as `call`.
         """
         return await self._source(server or INLINE_PROMPTS).request(method, params, call)
+
+    async def set_log_level(self, params: Payload, call: Call) -> None:
+        """Ask every connected server to log as much as `params` says, and others when they are connected.
+
+        None that does not answer keeps the rest from being asked, and none holds the caller up for long.
+        """
+
+        async def ask(source: Source) -> None:
+            try:
+                await source.request("logging/setLevel", params, call)
+            except (RpcError, UpstreamError) as e:
+                log.debug("log level not set", extra={"server": source.name, "reason": str(e)})
+
+        with anyio.move_on_after(LEVEL_S):
+            async with task_group() as group:
+                for source in self._sources.values():
+                    if isinstance(source, Introduced):
+                        group.start_soon(ask, source)
 
     async def introduction(self, server: str, caller: Caller) -> Connected | None:
         """What `server` tells `caller`'s account about itself, once connected; None for one in this process.

@@ -26,7 +26,6 @@ from nanobot.hub.variables import check_variables
 from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.extensions import SHOWS_APPS
-from nanobot.wire.notifications import RESOURCE_UPDATED
 from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (
     EMPTY,
@@ -76,6 +75,7 @@ class Publisher:
             "tools/call": self._call_tool,
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
+            "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             "completion/complete": self._complete,
@@ -177,6 +177,10 @@ class Publisher:
             raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
         return await self._forward(owner, "resources/read", members, None, call)
 
+    async def _set_level(self, params: Payload, call: Call) -> Payload:
+        await self._hub.set_log_level(_for_server(params.members()), call)
+        return EMPTY
+
     async def _subscribe(self, params: Payload, call: Call) -> Payload:
         members = params.members()
         account, uri = call.caller.account, _text(members, "uri")
@@ -258,7 +262,16 @@ class Publisher:
 
     def _pass_on(self, server: str, method: str, params: Payload, audience: Audience) -> None:
         """Tell clients what a server said on its own, as far as it can concern them."""
-        if method != RESOURCE_UPDATED or not self._followed.is_told(server, params.object().get("uri")):
+        match method:
+            case "notifications/resources/updated":
+                concerns = self._followed.is_told(server, params.object().get("uri"))
+            case "notifications/message":
+                concerns = True
+            case "notifications/elicitation/complete":
+                concerns = audience.session is not None  # nobody else is to learn that somebody was asked
+            case _:
+                concerns = server == self._lone  # extensions of that server just work
+        if not concerns:
             return
         self._watchers.tell(method, params, audience)
 

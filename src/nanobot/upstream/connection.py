@@ -128,7 +128,11 @@ class Upstream:
         if server.sampling == "off":
             offered = {name: value for name, value in offered.items() if name != "sampling"}
         self._hello = Hello(
-            version=version, capabilities=offered, protocol=server.protocol, last_era=last_era
+            version=version,
+            capabilities=offered,
+            protocol=server.protocol,
+            last_era=last_era,
+            called=server.name,
         )
         self._backoff_s = backoff_s
         self._now = now
@@ -156,6 +160,10 @@ class Upstream:
             "resources/subscribe": lambda params: self._subscriptions.add(_uri(params)),
             "resources/unsubscribe": lambda params: self._subscriptions.remove(_uri(params)),
         }
+        self.log_level: str | None = None
+        """The least severe log messages that those who share this connection want; None: none said so."""
+        self._told_level: str | None = None
+        self._level_lock = anyio.Lock()
 
     @property
     def name(self) -> str:
@@ -381,6 +389,8 @@ class Upstream:
         async with task_group() as group:
             is_modern = connection.connected.era == "modern"
             self._following = Following(connection, self._heard, group) if is_modern else None
+            self._told_level = None
+            await self._tell_log_level(connection)  # before anybody can ask it for anything
             self._adopt(connection)
             group.start_soon(self._remind, connection)
             reason = await connection.lost()
@@ -485,6 +495,27 @@ class Upstream:
         elif uri not in await self._agreed():
             raise self._silent(uri)
 
+    async def tell_log_level(self) -> None:
+        """Have the server log as much as is wanted: now if it is connected, otherwise as soon as it is."""
+        if self._live is not None:
+            await self._tell_log_level(self._live)
+
+    async def _tell_log_level(self, connection: Connection) -> None:
+        if connection.connected.era == "modern":
+            return  # it learns that with each request
+        if "logging" not in connection.connected.capabilities:
+            return
+        async with self._level_lock:
+            level = self.log_level
+            if level is None or level == self._told_level:
+                return
+            try:
+                params = Payload.of({"level": level})
+                await connection.request("logging/setLevel", params, Call(), timeout_s=FAREWELL_S)
+                self._told_level = level
+            except (RpcError, ConnectionLost, NoAnswer) as e:
+                log.debug("log level not set", extra={"server": self.name, "reason": str(e)})
+
     async def _unfollow(self, uri: str) -> None:
         """What the server says to this is of no consequence: nobody listens any more."""
         connection = self._live
@@ -528,6 +559,8 @@ class Upstream:
                 else:
                     self._heard(RESOURCE_UPDATED, Payload.of({"uri": uri}))
             await connection.renewed()
+            self._told_level = None
+            await self.tell_log_level()
 
     # What the server says of itself
 

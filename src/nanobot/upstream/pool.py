@@ -22,12 +22,14 @@ from nanobot.aio import task_group
 from nanobot.config.model import McpServer
 from nanobot.errors import Busy
 from nanobot.upstream.connection import Upstream
+from nanobot.upstream.log_levels import LogLevels
 from nanobot.upstream.state import UpstreamState
 from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.continuation import Continuation
-from nanobot.wire.rpc import EMPTY, Payload
+from nanobot.wire.peer import LEVELS
+from nanobot.wire.rpc import EMPTY, INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.source import Changed, Entry, Kind, Told
 from nanobot.wire.versions import Era
 
@@ -115,6 +117,7 @@ class Pool:
         self._continuations: dict[tuple[str, str], Continuation] = {}
         self._watchers = Watchers[Kind, str]()
         self._listeners = Watchers[str, Payload, Audience]()
+        self._levels = LogLevels()
         self._group: TaskGroup | None = None
 
     @property
@@ -142,6 +145,9 @@ class Pool:
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         """As `Source`; also raises `Busy` if there can be no further connection now."""
+        if method == "logging/setLevel":
+            await self._set_log_level(_level(params), call)
+            return EMPTY
         account, session = self._scope(call)
         known = self._accounts.get(account)
         member = known.members.get(session) if known is not None else None
@@ -149,8 +155,12 @@ class Pool:
             if method in WITHDRAWALS:
                 return EMPTY  # the connection it was about is closed
             member = await self._claim(account, session)
+            member.upstream.log_level = self._levels.least((account, session))
+            await member.upstream.tell_log_level()
         member.busy += 1  # as `_using` does, without its costs
         try:
+            if call.log_level is not None and call.caller.era == "modern":
+                await self._hear_at_least(call.log_level, call)
             return await member.upstream.request(method, params, call)
         finally:
             self._release(member)
@@ -179,6 +189,10 @@ class Pool:
         as it is, to be continued.
         """
         self._continuations.pop((account, session), None)
+        if (shared := self._levels.forget((account, session))) is not None:
+            known = self._accounts.get(shared[0])
+            if known is not None and (other := known.members.get(shared[1])) is not None:
+                other.upstream.log_level = self._levels.least(shared)  # told when there is reason to
         if (member := self._of(account, session)) is not None:
             member.has_ended = True
             if not is_over:
@@ -221,6 +235,25 @@ class Pool:
         for member in tuple(self._members()):
             if now - member.used_at >= self._idle_s and self._is_dispensable(member):
                 self._close(member)
+
+    # How much they log
+
+    async def _set_log_level(self, level: str, call: Call) -> None:
+        """Note what a client wants to hear, and tell the server if the client has a connection to it."""
+        account, session = self._scope(call)
+        caller = call.caller
+        self._levels.want((caller.account, caller.session or ""), (account, session), level)
+        known = self._accounts.get(account)
+        member = known.members.get(session) if known is not None else None
+        if member is not None:
+            member.upstream.log_level = self._levels.least((account, session))
+            await member.upstream.tell_log_level()
+
+    async def _hear_at_least(self, level: str, call: Call) -> None:
+        """A modern client names its level with each request; the most that it ever wanted is what counts."""
+        least = self._levels.least(self._scope(call))
+        if least is None or LEVELS.index(level) < LEVELS.index(least):
+            await self._set_log_level(level, call)
 
     # Which connection
 
@@ -386,3 +419,10 @@ class Pool:
     def _tell(self, account: str, kinds: Sequence[Kind]) -> None:
         for kind in kinds:
             self._watchers.tell(kind, account)
+
+
+def _level(params: Payload) -> str:
+    level = params.object().get("level")
+    if level not in LEVELS:
+        raise RpcError(INVALID_PARAMS, f"unknown log level {level!r}")
+    return str(level)

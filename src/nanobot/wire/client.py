@@ -81,6 +81,8 @@ class Hello:
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Declared once to legacy servers; modern ones are told per request what its caller can do."""
     protocol: EraChoice = "auto"
+    called: str = ""
+    """What we call the server. Its log messages are passed on under this name; with none, as they are."""
     last_era: Era | None = None
     """What the server spoke before, if it is known: tried first, and not believed."""
 

@@ -93,7 +93,7 @@ class DuplexConnection:
         self._group = group
         self._ids = count(1)
         self._waiting: dict[Id, asyncio.Future[Payload | Exception]] = {}
-        self._inbound = Inbound(heard, group, self._tell)
+        self._inbound = Inbound(heard, group, self._tell, called=hello.called)
         self._complained_at = -math.inf
         self._end_reason: str | None = None
         self._ended = anyio.Event()

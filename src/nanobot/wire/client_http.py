@@ -152,7 +152,7 @@ class HttpConnection:
         self._refused_with: int | None = None  # the status of the last refusal
         self._post_headers = self._build_post_headers()
         self._ids = count(1)
-        self._inbound = Inbound(heard, group, self._reply)
+        self._inbound = Inbound(heard, group, self._reply, called=hello.called)
         self._renewal = anyio.Lock()
         self._hearing: anyio.CancelScope | None = None
         self._end_reason: str | None = None

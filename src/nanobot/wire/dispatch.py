@@ -26,7 +26,7 @@ from nanobot.wire.exchange import Exchange
 from nanobot.wire.home import Home
 from nanobot.wire.parking import METHODS as MAY_NEED_INPUT
 from nanobot.wire.parking import Parking, StartSoon
-from nanobot.wire.peer import MAX_SUBSCRIPTIONS, Peer
+from nanobot.wire.peer import LEVELS, MAX_SUBSCRIPTIONS, Peer
 from nanobot.wire.rpc import (
     BUSY,
     EMPTY,
@@ -131,7 +131,10 @@ class Dispatcher:
             await self._follow("resources/unsubscribe", uri, Call(caller=peer.caller))
 
     async def recall(self, peer: Peer) -> None:
-        """A legacy client has come back: subscribe again to what it had subscribed to."""
+        """A legacy client has come back: ask again for the log and for what it had subscribed to."""
+        if peer.asked_level:
+            level = Payload.of({"level": LEVELS[peer.least_level]})
+            await self._follow_logs(level, Call(caller=peer.caller))
         for uri in sorted(peer.subscriptions):
             await self._follow("resources/subscribe", uri, Call(caller=peer.caller))
 
@@ -157,7 +160,15 @@ class Dispatcher:
 
     async def _set_level(self, peer: Peer, exchange: Exchange) -> Payload:
         peer.set_level(exchange.request.params.object())
+        await self._follow_logs(exchange.request.params, exchange.call())
         return EMPTY
+
+    async def _follow_logs(self, params: Payload, call: Call) -> None:
+        """Have servers log as much as a client wants. One that does not is no trouble of the client's."""
+        try:
+            await self._service.request("logging/setLevel", params, call)
+        except NanobotError as refusal:
+            log.debug("log level not passed on", extra={"reason": str(refusal)})
 
     async def _subscribe(self, peer: Peer, exchange: Exchange) -> Payload:
         uri = _uri(exchange)

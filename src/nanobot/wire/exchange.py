@@ -12,7 +12,7 @@ import msgspec
 
 from nanobot.wire.call import Call, Caller
 from nanobot.wire.notifications import CANCELLED, CHANGES, LOG_MESSAGE, PROGRESS
-from nanobot.wire.peer import LEVELS, level_of
+from nanobot.wire.peer import LEVELS, is_loud, level_of
 from nanobot.wire.rpc import (
     INVALID_PARAMS,
     Id,
@@ -118,7 +118,7 @@ class Exchange(ABC):
                     news = encode_notification(PROGRESS, self._rising(params))
                     self.send(news, f"{PROGRESS} {self._token!r}")
             elif method == LOG_MESSAGE:
-                if self._is_loud(params.object().get("level")):
+                if is_loud(params.object().get("level"), self._least_level):
                     self.send(encode_notification(LOG_MESSAGE, params))
             elif method not in CHANGES or self.caller.era == "legacy":
                 self.send(encode_notification(method, params))
@@ -136,9 +136,6 @@ class Exchange(ABC):
     @abstractmethod
     async def ask(self, method: str, params: Payload) -> Payload:
         """Put a question to the client. Raises `RpcError` for its refusal, or if it cannot be reached."""
-
-    def _is_loud(self, level: object) -> bool:
-        return level not in LEVELS or LEVELS.index(level) >= self._least_level
 
     def _rising(self, params: Payload) -> Payload:
         """Progress under the client's own token. Values that do not rise are moved up just enough."""

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import msgspec
 from anyio.abc import TaskGroup
 
 from nanobot.wire.client import Heard
 from nanobot.wire.notifications import ACKNOWLEDGED, LOG_MESSAGE, PROGRESS
 from nanobot.wire.outgoing import Outgoing, answer, subscription_of, token_of, unexpected
-from nanobot.wire.rpc import Notification, Payload, Request, encode_error
+from nanobot.wire.rpc import Notification, Payload, Request, RpcError, encode_error
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,16 @@ FOR_ALL: Final = ("/list_changed", "/updated", "/acknowledged")
 class Inbound:
     """Belongs to one connection. `reply` sends an encoded answer and raises nothing."""
 
-    def __init__(self, heard: Heard, group: TaskGroup, reply: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        heard: Heard,
+        group: TaskGroup,
+        reply: Callable[[bytes], Awaitable[None]],
+        *,
+        called: str = "",
+    ) -> None:
+        """`called`: see `Hello`."""
+        self._called = called
         self._heard = heard
         self._group = group
         self._reply = reply
@@ -48,8 +58,10 @@ class Inbound:
             if subscription is not None and (take := self.acknowledged.get(subscription)) is not None:
                 take(news.params)
                 return
-        if concerned is None and news.method == LOG_MESSAGE:
-            concerned = self._only_one()
+        if news.method == LOG_MESSAGE:
+            concerned = concerned or self._only_one()
+            if self._called:
+                news = Notification(LOG_MESSAGE, signed(news.params, self._called))
         if concerned is None or news.method.endswith(FOR_ALL):
             self._heard(news.method, news.params)
         else:
@@ -79,5 +91,17 @@ class Inbound:
         return able[0] if len(able) == 1 else None
 
     def _only_one(self) -> Outgoing | None:
-        """Whom a message without an address concerns: the one request under way, if it is one."""
-        return next(iter(self.under_way.values())) if len(self.under_way) == 1 else None
+        """Whom a message without an address concerns: a request under way, if all are of one caller."""
+        able = [request for request in self.under_way.values() if request.call.notify is not None]
+        callers = {(request.call.caller.account, request.call.caller.session) for request in able}
+        return able[0] if len(callers) == 1 else None
+
+
+def signed(params: Payload, server: str) -> Payload:
+    """A log message with the name of its `server` beside its data, whatever that is."""
+    try:
+        members = params.members()
+    except RpcError:
+        return params
+    data = {"server": server, "data": members.get("data", msgspec.Raw(b"null"))}
+    return Payload.encoded(msgspec.json.encode({**members, "data": data}))

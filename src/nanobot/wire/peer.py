@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.wire.call import Caller
-from nanobot.wire.notifications import RESOURCE_UPDATED
+from nanobot.wire.notifications import LOG_MESSAGE, RESOURCE_UPDATED
 from nanobot.wire.rpc import INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.versions import negotiate
 
@@ -35,6 +35,7 @@ class _Record(msgspec.Struct):
     level: int
     subscriptions: list[str]
     attributes: Mapping[str, Any]
+    asked_level: bool = False
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode
@@ -43,13 +44,23 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 class Peer:
     """The state that `initialize` and later requests of one legacy client built up."""
 
-    __slots__ = ("attributes", "caller", "changed", "initialized", "least_level", "subscriptions")
+    __slots__ = (
+        "asked_level",
+        "attributes",
+        "caller",
+        "changed",
+        "initialized",
+        "least_level",
+        "subscriptions",
+    )
 
     def __init__(self, *, account: str = "", session: str | None = None) -> None:
         self.caller = Caller(account=account, session=session)
         self.initialized = False
         self.least_level = 0
         """Place in `LEVELS` of the least severe log message the client wants."""
+        self.asked_level = False
+        """Whether it said so. Until then it gets what servers say of themselves."""
         self.subscriptions: set[str] = set()
         self.attributes: Mapping[str, Any] = _NOTHING
         """What else is to be kept with the client, by name: JSON values. See `put`."""
@@ -84,6 +95,7 @@ class Peer:
     def set_level(self, params: Mapping[str, Any]) -> None:
         """Take in the params of `logging/setLevel`. Raises `RpcError` (-32602)."""
         self.least_level = level_of(params.get("level"))
+        self.asked_level = True
         self.note("level")
 
     def note(self, part: str) -> None:
@@ -108,6 +120,7 @@ class Peer:
                 level=self.least_level,
                 subscriptions=sorted(self.subscriptions),
                 attributes=self.attributes,
+                asked_level=self.asked_level,
             )
         )
 
@@ -127,6 +140,7 @@ class Peer:
             self.initialized = True
         if "level" not in self.changed:
             self.least_level = min(max(kept.level, 0), len(LEVELS) - 1)
+            self.asked_level = kept.asked_level
         if "subscriptions" not in self.changed:
             self.subscriptions = set(kept.subscriptions)
         ours = {name: value for name, value in self.attributes.items() if name in self.changed}
@@ -139,7 +153,14 @@ class Peer:
             return False
         if method == RESOURCE_UPDATED:
             return params.object().get("uri") in self.subscriptions
+        if method == LOG_MESSAGE:
+            return is_loud(params.object().get("level"), self.least_level)
         return True
+
+
+def is_loud(level: object, least: int) -> bool:
+    """Whether a log message of `level` is wanted by somebody who wants no less than `least`."""
+    return level not in LEVELS or LEVELS.index(level) >= least  # pyright: ignore[reportArgumentType]
 
 
 def level_of(name: object) -> int:

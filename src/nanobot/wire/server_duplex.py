@@ -22,7 +22,7 @@ from nanobot.wire.dispatch import Dispatcher, encode_outcome
 from nanobot.wire.duplex import Duplex, MessageTooLong
 from nanobot.wire.envelope import open_envelope
 from nanobot.wire.exchange import Exchange, Meta, cancelled_by, read_meta
-from nanobot.wire.notifications import PREFIX
+from nanobot.wire.notifications import CHANGES, PREFIX
 from nanobot.wire.outbox import Outbox, one_line
 from nanobot.wire.peer import Peer
 from nanobot.wire.questions import Questions
@@ -148,7 +148,9 @@ class _Connection:
             return
         self._dispatcher.listeners.tell(method, params, audience)
         if audience.includes(self._peer.caller) and self._peer.wants(method, params):
-            self._outbox.put(one_line(encode_notification(method, params)), key)
+            self._outbox.put(
+                one_line(encode_notification(method, params)), key if method in CHANGES else None
+            )
 
     async def _read(self, group: TaskGroup) -> None:
         while True:

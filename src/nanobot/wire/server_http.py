@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 import anyio
@@ -54,7 +55,7 @@ from nanobot.wire.http_request import (
     thread_id,
     title_header,
 )
-from nanobot.wire.notifications import PREFIX
+from nanobot.wire.notifications import CHANGES, PREFIX
 from nanobot.wire.reading import opened_by_get
 from nanobot.wire.rpc import (
     BUSY,
@@ -91,6 +92,8 @@ LAST_SAVE_S: Final = 5.0
 """Time for saving what changed, when we stop."""
 MAX_HANDSHAKE_BYTES: Final = 64 * 1024
 """What a client may say about itself: it is kept for as long as its session."""
+MAX_NEWS: Final = 10_000
+"""Messages that may wait to be passed on; what comes on top is dropped, as for every slow reader."""
 FAN_OUT: Final = 200
 """How many sessions are told of a change before others get their turn."""
 
@@ -147,6 +150,7 @@ class McpEndpoint:
         )
         self._changes: dict[tuple[str, Audience], tuple[str, Payload]] = {}
         self._changed = anyio.Event()
+        self._news = count()
         self._is_open = False
         self._patience = Patience(LAZY_S)
 
@@ -413,7 +417,7 @@ class McpEndpoint:
             await self._sessions.sweep()
 
     def _session_restored(self, session: Session) -> None:
-        if session.peer.subscriptions:
+        if session.peer.subscriptions or session.peer.asked_level:
             self._side_tasks.start_soon(lambda: self._dispatcher.recall(session.peer))
 
     def _session_parted(self, session: Session) -> None:
@@ -426,6 +430,11 @@ class McpEndpoint:
         except RpcError as malformed:
             log.debug("malformed notification dropped", extra={"method": method, "reason": str(malformed)})
             return
+        if method not in CHANGES:  # each of these says something of its own
+            if len(self._changes) >= MAX_NEWS:
+                log.debug("news dropped: there is too much of it", extra={"method": method})
+                return
+            key = f"{method} {next(self._news)}"
         self._changes[key, audience] = (method, params)
         self._changed.set()
 
@@ -438,11 +447,11 @@ class McpEndpoint:
             for (key, audience), (method, params) in changes.items():
                 self._dispatcher.listeners.tell(method, params, audience)
                 message = encode_notification(method, params)
-                for place, session in enumerate(self._sessions):
+                for place, session in enumerate(self._sessions.reached(audience)):
                     stream = session.standalone
                     is_theirs = audience.includes(session.peer.caller)
                     if stream is not None and is_theirs and session.peer.wants(method, params):
-                        stream.send(message, key)
+                        stream.send(message, key if method in CHANGES else None)
                     if place % FAN_OUT == FAN_OUT - 1:
                         await anyio.lowlevel.checkpoint()
 

@@ -17,6 +17,7 @@ import anyio
 
 from nanobot.config.model import SessionSettings
 from nanobot.errors import Busy, StoreError
+from nanobot.wire.call import Audience
 from nanobot.wire.event_stream import Clock
 from nanobot.wire.home import NoStore, SessionRecord, SessionStore
 from nanobot.wire.session import Session
@@ -97,6 +98,13 @@ class Sessions:
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._living.values()))
+
+    def reached(self, audience: Audience) -> Iterator[Session]:
+        """The living sessions among which those are that `audience` includes."""
+        if audience.session is None:
+            return iter(self)
+        session = self._living.get(audience.session)
+        return iter(()) if session is None else iter((session,))
 
     # Beginning
 
