@@ -63,7 +63,7 @@ async def test_the_memory_server_remembers(tmp_path: Path) -> None:
 def inspect(home: Path, *args: str) -> Any:
     """What the official inspector prints, as JSON."""
     done = subprocess.run(
-        [*node("inspector/cli/build/cli.js", "--cli"), *args],
+        [*node("inspector/clients/launcher/build/index.js", "--cli"), *args],
         env=clean_env(home), cwd=home, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
