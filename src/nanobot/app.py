@@ -6,7 +6,7 @@ Read `open_app` to know what runs. Everything below gets what it needs as an arg
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -29,8 +29,9 @@ from nanobot.hub.audit.trail import note_hooks
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
 from nanobot.hub.publish import Publisher
+from nanobot.hub.roots import Root, Rooted
 from nanobot.hub.sampling import sampled
-from nanobot.hub.traced import TracedService, traced
+from nanobot.hub.traced import TracedService, TracedSource
 from nanobot.llm.router import Models
 from nanobot.store import Store, open_store
 from nanobot.telemetry import Tracer, open_tracer
@@ -75,7 +76,11 @@ class App:
 
 @asynccontextmanager
 async def open_app(
-    config: Config, *, own_port: int | None = None, extra_sources: Mapping[str, Source] | None = None
+    config: Config,
+    *,
+    own_port: int | None = None,
+    extra_sources: Mapping[str, Source] | None = None,
+    roots: Sequence[Root] = (),
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
@@ -83,6 +88,7 @@ async def open_app(
     started. Leaving stops turns first, then servers, then the store.
     `own_port` is where we will listen ourselves, so that we are not taken for a local model server and people
     can come back there after logging in to a server.
+    `roots` are shown to MCP servers after those of the client.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
     try:
@@ -133,9 +139,11 @@ async def open_app(
         hooks = Hooks(config, http, audit=note_hooks)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
         if tracer is not None:
-            sources = {name: traced(source, tracer) for name, source in sources.items()}
+            sources = {name: TracedSource(source, tracer) for name, source in sources.items()}
         sampler = AgentSampler(config, models, hooks.agents()) if candidates(config) else None
         sources = sampled(hooks.around(sources), config.mcp_servers, sampler)
+        if roots:
+            sources |= {name: Rooted(sources[name], roots) for name in upstreams}
         hub = Hub(config, sources, personal=upstreams.personal())
         hooks.connect(hub)
         limit = turn_limit(config.env)

@@ -1,4 +1,4 @@
-"""Servers that want a model, and who answers them: an agent of ours, the client after all, or nobody."""
+"""Servers that want a model or roots, and who answers them: nanobot, the client, both, or nobody."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ async def between(
     *,
     says: str = "from the agent",
     callbacks: dict[str, Any] | None = None,
+    run: tuple[str, ...] = (),
     **settings: Any,
 ) -> AsyncGenerator[Client]:
     """A client in front of nanobot with an agent, and the asking server behind it."""
@@ -44,7 +45,7 @@ async def between(
     document = {"agents": agents, "mcpServers": {"peer": definition}, "publish": {"mcpServers": "peer"}}
     (home / "nanobot.yaml").write_text(json.dumps(document))
     (home / "script.json").write_text(json.dumps([{"says": says}] * 5))
-    args = [str(home / "nanobot.yaml"), "--default-model", "demo", "--exclude-built-in-agents"]
+    args = [str(home / "nanobot.yaml"), "--default-model", "demo", "--exclude-built-in-agents", *run]
     with serving(*args, home=home, NANOBOT_SCRIPT=str(home / "script.json")) as host:
         async with Client(host.url + "/mcp", mode=client, **(callbacks or {})) as connected:
             yield connected
@@ -106,3 +107,23 @@ async def test_a_person_decides_once(tmp_path: Path, client: str, server: str) -
     for unwilling in ({"elicitation_callback": decline}, None):
         async with between(tmp_path, client, server, callbacks=unwilling, sampling="ask") as connected:
             assert "It says" not in await told(connected)
+
+
+async def rooted(context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri="file:///theirs")])
+
+
+async def test_roots_of_the_operator_come_after_those_of_the_client(
+    tmp_path: Path, client: str, server: str
+) -> None:
+    (tmp_path / "ours").mkdir()
+    run = ("--roots", f"shown:{tmp_path / 'ours'}", "-r", str(tmp_path))
+    ours = f"{(tmp_path / 'ours').as_uri()}, {tmp_path.as_uri()}"
+    for callbacks, expected in (
+        ({"list_roots_callback": rooted}, f"file:///theirs, {ours}"),
+        (None, ours),
+    ):
+        async with between(tmp_path, client, server, callbacks=callbacks, run=run) as connected:
+            [content] = (await connected.call_tool("where", {})).content
+            assert isinstance(content, types.TextContent)
+            assert content.text == expected

@@ -235,3 +235,9 @@ def test_what_programs_read_of_targets_is_the_same_in_json_and_in_yaml(tmp_path:
             row.pop("since", None)
             row.pop("lastError", None)
         assert rows == same != []
+
+
+def test_a_root_that_is_no_directory_ends_the_start(tmp_path: Path) -> None:
+    done = nanobot("run", "--roots", "x:./nowhere", "--listen-address", "stdio", home=tmp_path)
+    assert done.returncode == 2
+    assert "'x:./nowhere' is no directory" in done.stderr

@@ -15,10 +15,11 @@ from nanobot.cli.options import ConfigChoice, config_options
 from nanobot.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from nanobot.config.model import Config
     from nanobot.hub.audit.log import AuditSettings
+    from nanobot.hub.roots import Root
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,10 @@ DEFAULT_ADDRESS = "localhost:8080"
 @click.option(
     "--legacy-sse", is_flag=True, help="Serve MCP clients of 2024 at /sse too (the HTTP+SSE transport)."
 )
+@click.option(
+    "-r", "--roots", multiple=True, metavar="[NAME:]DIRECTORY",
+    help="Show MCP servers this directory as a root, beside those of the client; may be repeated.",
+)  # fmt: skip
 @auth_options
 @audit_options
 @config_options
@@ -48,6 +53,7 @@ def command(
     healthz_path: str | None,
     metrics: bool,
     legacy_sse: bool,
+    roots: tuple[str, ...],
     audit: AuditSettings | None,
     auth: Mapping[str, str],
 ) -> None:
@@ -61,6 +67,7 @@ def command(
 
     from nanobot import logs
     from nanobot.config.redact import redact
+    from nanobot.hub.roots import read_roots
 
     logs.set_up(level="DEBUG" if choice.debug else "INFO")
     if paths and choice.sources:
@@ -69,17 +76,18 @@ def command(
     sources = tuple(map(as_source, paths)) or choice.sources
     config = replace(choice, sources=sources, overrides=overrides).load()
     log.debug("configuration", extra={"document": redact(config.document)})
+    shown = read_roots(roots, Path.cwd())
     if listen_address == "stdio":
         if audit is not None:
             raise UsageError("The audit log is about HTTP; there is none on standard input and output.")
-        anyio.run(_over_stdio, config)
+        anyio.run(_over_stdio, config, shown)
         return
     host, port = parse_address(listen_address)
     from nanobot.server.health import HEALTH_PATH, health_path
 
     path = health_path(healthz_path) if healthz_path else HEALTH_PATH
     serving = functools.partial(
-        _over_http, config, host, port, not disable_ui, path, metrics, legacy_sse, audit
+        _over_http, config, host, port, not disable_ui, path, metrics, legacy_sse, shown, audit
     )
     anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
 
@@ -109,6 +117,7 @@ async def _over_http(
     health_path: str,
     metrics: bool,
     legacy_sse: bool,
+    roots: Sequence[Root],
     audit: AuditSettings | None,
 ) -> None:
     from nanobot.app import open_app
@@ -121,7 +130,7 @@ async def _over_http(
     check_listen_address(host, is_protected=is_protected(config))
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
     async with (
-        open_app(config, own_port=listener.port) as app,
+        open_app(config, own_port=listener.port, roots=roots) as app,
         open_audit(audit, app.http, config.home) as audit_log,
     ):
         app.check_models()
@@ -147,12 +156,12 @@ def _invite(link: str) -> None:
     click.echo(f"Open {link} (works once; later sign in with the secret in the launch-secret file)", err=True)
 
 
-async def _over_stdio(config: Config) -> None:
+async def _over_stdio(config: Config, roots: Sequence[Root]) -> None:
     from nanobot.app import open_app
     from nanobot.wire.server_duplex import serve_duplex
     from nanobot.wire.stdio import own_stdio
 
-    async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config) as app:
+    async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config, roots=roots) as app:
         app.check_models()
         await serve_duplex(duplex, app.service, settings=config.server)
 

@@ -9,13 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.config.redact import redact_text
-from nanobot.hub.relay import Introduced
+from nanobot.hub.around import Around
 from nanobot.telemetry import CONTEXT_KEYS, Tracer
 from nanobot.wire.call import NOBODY, Call, Caller
-from nanobot.wire.client import Connected
 from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.service import Announced, Description, Service
-from nanobot.wire.source import Changed, Entry, Kind, Source, Told
+from nanobot.wire.source import Entry, Kind, Source
 
 _LISTS: Final[Mapping[Kind, str]] = {
     "tools": "mcp.tools.list",
@@ -55,16 +54,12 @@ class TracedService:
         return self.inner.watch(changed)
 
 
-class TracedSource:
+class TracedSource(Around):
     """`inner`, every request to the server being a span that the server is told of."""
 
     def __init__(self, inner: Source, tracer: Tracer) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._tracer = tracer
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         with self._tracer.span(_LISTS[kind], "client", {"mcp.server.name": self.name}):
@@ -74,30 +69,6 @@ class TracedSource:
         attributes = {"mcp.server.name": self.name, **_about(method, params)}
         with self._tracer.span(_span_name(method), "client", attributes):
             return await self._inner.request(method, _telling(params, call, self._tracer.carrier()), call)
-
-    def watch(self, changed: Changed) -> Callable[[], None]:
-        return self._inner.watch(changed)
-
-    def hear(self, told: Told) -> Callable[[], None]:
-        return self._inner.hear(told)
-
-
-class _TracedUpstream(TracedSource):
-    """`TracedSource` around a server with a connection."""
-
-    def __init__(self, inner: Source, introduced: Introduced, tracer: Tracer) -> None:
-        super().__init__(inner, tracer)
-        self._introduced = introduced
-
-    async def ready(self, caller: Caller) -> Connected:
-        return await self._introduced.ready(caller)
-
-
-def traced(source: Source, tracer: Tracer) -> Source:
-    """`source` with spans; one that can introduce itself still can."""
-    if isinstance(source, Introduced):
-        return _TracedUpstream(source, source, tracer)
-    return TracedSource(source, tracer)
 
 
 def _span_name(method: str) -> str:

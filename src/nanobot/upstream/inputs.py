@@ -33,6 +33,22 @@ class _Answer(
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
+def asks_only(result: Payload, method: str) -> bool:
+    """Whether `result` is none yet, and all that the server needs for it are answers to `method`."""
+    if _MARK not in result.raw:  # nearly always; spares decoding
+        return False
+    try:
+        needed = _decode(result.raw)
+    except msgspec.DecodeError:
+        return False
+    questions = needed.requests.values()
+    return (
+        needed.kind == "input_required"
+        and bool(questions)
+        and all(question.get("method") == method for question in questions)
+    )
+
+
 async def completed(
     first: Payload, params: Payload, call: Call, send: Callable[[Payload], Awaitable[Payload]]
 ) -> Payload:

@@ -21,7 +21,7 @@ from nanobot.hub.hooks.messages import MessageHooks
 from nanobot.hub.hooks.python import PythonFile, PythonHook
 from nanobot.hub.hooks.record import Audit, log_record
 from nanobot.hub.hooks.script import ScriptFile, ScriptHook
-from nanobot.hub.hooks.source import hooked
+from nanobot.hub.hooks.source import Hooked
 from nanobot.hub.hooks.tool import ToolHook
 from nanobot.hub.hooks.webhook import WebHook
 from nanobot.wire.source import Source
@@ -94,7 +94,7 @@ class Hooks:
         server = self._config.mcp_servers.get(name)
         if server is None or not server.hooks:
             return source
-        return hooked(source, MessageHooks(name, self._matching(name, server.hooks), self._audit))
+        return Hooked(source, MessageHooks(name, self._matching(name, server.hooks), self._audit))
 
     def _matching(self, owner: str, mappings: Sequence[HookMapping]) -> Matching:
         return Matching(owner, mappings, self._open)

@@ -14,15 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.errors import Busy, NanobotError, UpstreamError
+from nanobot.hub.around import Around
 from nanobot.hub.hooks.answers import Direction
 from nanobot.hub.hooks.hook import JsonObject
 from nanobot.hub.hooks.messages import MessageHooks, Passed
 from nanobot.hub.hooks.news import News
-from nanobot.hub.relay import Introduced
 from nanobot.wire.call import NOBODY, Call, Caller
-from nanobot.wire.client import Connected
 from nanobot.wire.rpc import TIMEOUT, Payload, RpcError
-from nanobot.wire.source import Changed, Entry, Kind, Source, Told
+from nanobot.wire.source import Entry, Kind, Source
 
 log = logging.getLogger(__name__)
 
@@ -38,28 +37,13 @@ _LISTS: Final[dict[Kind, tuple[str, str, str]]] = {
 """Method, member of the result, and what an entry is known by."""
 
 
-def hooked(inner: Source, hooks: MessageHooks) -> Source:
-    """`inner` with `hooks` in front. One that can be introduced still can."""
-    return _HookedUpstream(inner, inner, hooks) if isinstance(inner, Introduced) else Hooked(inner, hooks)
-
-
-class Hooked:
-    """Satisfies `Source`."""
+class Hooked(Around):
+    """`inner` with `hooks` in front."""
 
     def __init__(self, inner: Source, hooks: MessageHooks) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._hooks = hooks
         self._ids = count(1)
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    def watch(self, changed: Changed) -> Callable[[], None]:
-        return self._inner.watch(changed)
-
-    def hear(self, told: Told) -> Callable[[], None]:
-        return self._inner.hear(told)
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         """The whole list is one message to hooks, however many pages it came in."""
@@ -166,17 +150,6 @@ class Hooked:
         if not self._hooks.concern(method, direction):
             return Passed(message)
         return await self._hooks.run(method, direction, message, call, about=about)
-
-
-class _HookedUpstream(Hooked):
-    """`Hooked` around a server with a connection."""
-
-    def __init__(self, inner: Source, introduced: Introduced, hooks: MessageHooks) -> None:
-        super().__init__(inner, hooks)
-        self._introduced = introduced
-
-    async def ready(self, caller: Caller) -> Connected:
-        return await self._introduced.ready(caller)
 
 
 def _params(passed: Passed) -> JsonObject:

@@ -1,0 +1,93 @@
+"""Directories that the operator shows to MCP servers as roots, beside those of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from nanobot.errors import UsageError
+from nanobot.hub.around import Around
+from nanobot.narrow import list_of, object_of
+from nanobot.upstream.inputs import asks_only, completed
+from nanobot.wire.call import Call
+from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
+from nanobot.wire.source import Source
+
+LIST: Final = "roots/list"
+_ANSWERS: Final = b'"inputResponses"'
+
+Root = dict[str, str]
+"""A root as MCP writes it: `uri` and `name`."""
+
+
+def read_roots(written: Sequence[str], folder: Path) -> list[Root]:
+    """What `NAME:DIRECTORY` or `DIRECTORY` names; relative ones count from `folder`.
+
+    Raises `UsageError` for one that does not exist.
+    """
+    return [_root(text, folder) for text in written]
+
+
+def _root(text: str, folder: Path) -> Root:
+    name, colon, place = text.partition(":")
+    if not colon or "/" in name or "\\" in name or len(name) == 1:  # one letter: a drive
+        name, place = "", text
+    path = (folder / Path(place).expanduser()).resolve()
+    if not path.is_dir():
+        raise UsageError(f"The root {text!r} is no directory: {path}.")
+    return {"uri": path.as_uri(), "name": name or path.name or str(path)}
+
+
+class Rooted(Around):
+    """`inner`, which is shown the operator's `roots` after the client's own."""
+
+    def __init__(self, inner: Source, roots: Sequence[Root]) -> None:
+        super().__init__(inner)
+        self._roots = list(roots)
+
+    async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        has_own = "roots" in call.caller.capabilities
+        if has_own and call.caller.era == "modern" and _ANSWERS in params.raw:
+            params = self._added(params)  # a modern client was asked by the server itself
+        call = self._with_roots(call)
+        result = await self._inner.request(method, params, call)
+        if call.caller.era == "modern" and not has_own and asks_only(result, LIST):
+
+            async def again(params: Payload) -> Payload:
+                return await self._inner.request(method, params, call)
+
+            return await completed(result, params, call, again)
+        return result
+
+    def _added(self, params: Payload) -> Payload:
+        """`params` whose answers about roots name ours as well."""
+        members = dict(params.members())
+        answers: dict[str, Any] = dict(object_of(Payload.encoded(members["inputResponses"]).value))
+        for key, answer in answers.items():
+            if "roots" in object_of(answer):
+                answers[key] = {**answer, "roots": [*list_of(answer["roots"]), *self._roots]}
+        members["inputResponses"] = msgspec.Raw(msgspec.json.encode(answers))
+        return Payload.encoded(msgspec.json.encode(members))
+
+    def _with_roots(self, call: Call) -> Call:
+        """`call` as of a caller that has roots, and is otherwise what it was."""
+        ask, offered = call.ask, call.caller.capabilities
+        has_own = ask is not None and "roots" in offered
+
+        async def asked(method: str, params: Payload) -> Payload:
+            if method == LIST:
+                own: list[Any] = []
+                if ask is not None and has_own:
+                    own = list_of((await ask(method, params)).object().get("roots"))
+                return Payload.of({"roots": [*own, *self._roots]})
+            if ask is None:
+                raise RpcError(METHOD_NOT_FOUND, f"nobody here answers {method}")
+            return await ask(method, params)
+
+        if ask is None and call.caller.era == "legacy":  # nobody can be asked anything else
+            offered = {name: offered[name] for name in ("extensions",) if name in offered}
+        return replace(call, caller=replace(call.caller, capabilities={**offered, "roots": {}}), ask=asked)
