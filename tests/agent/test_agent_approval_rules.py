@@ -144,6 +144,9 @@ def test_a_sign_that_stands_in_the_rule_is_meant() -> None:
     assert verdict(either, "bash", command="git log | sh") == "ask"
     escaped = [rule("bash", True, command=Matches(r"^ls \| head$"))]
     assert verdict(escaped, "bash", command="ls | head") == "run"
+    ruled_out = [rule("bash", True, command=Matches(r"^git [^\;\&\|]*"))]
+    assert verdict(ruled_out, "bash", command="git status") == "run"
+    assert verdict(ruled_out, "bash", command="git status; rm -rf /") == "ask"
     exact = [rule("bash", True, command=In(("make && make test",)))]
     assert verdict(exact, "bash", command="make && make test") == "run"
 
@@ -169,6 +172,14 @@ def test_a_sign_that_stands_in_the_rule_is_meant() -> None:
         "git${IFS}push${IFS}--force",
         "(git push --force)",
         "env -i git push --force",
+        "sudo -u bob git push --force",
+        "timeout 5 git push --force",
+        "env A=1 git push --force",
+        "nice -n 5 git push --force",
+        "flock /tmp/x git push --force",
+        "ls | xargs -n 1 git push --force",
+        "true " + "x" * 20_001 + "; git push --force",
+        "true " + "-a " * 6000 + "; git push --force",
     ],
 )
 def test_a_refused_command_is_refused_however_it_is_dressed(command: str) -> None:
@@ -200,6 +211,11 @@ def test_a_refused_path_is_refused_by_every_way_there(tmp_path: Path) -> None:
     assert verdict(rules, "read", folder=tmp_path, file_path="mine") == "run"
 
 
-def test_an_expression_that_never_ends_has_not_been_found() -> None:
+def test_an_expression_that_never_ends_allows_nothing_and_refuses() -> None:
     rules = [rule("t", True, server="s", x=Matches("^(a+)+$"))]
     assert verdict(rules, "t", "s", x="a" * 5000 + "b") == "ask"
+    text = "a" * 3800 + "! drop table x"
+    for server, tool, name in (("s", "t", "x"), (SYSTEM, "bash", "command"), (SYSTEM, "read", "file_path")):
+        endless = Matches(r"^(\w+\s?)+;|drop table")
+        rules = [rule(tool, False, server, **{name: endless}), rule(tool, True, server)]
+        assert verdict(rules, tool, server, **{name: text}) == "refuse"

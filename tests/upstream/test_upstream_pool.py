@@ -126,6 +126,23 @@ async def test_a_session_that_ends_lets_its_calls_end_first(tmp_path: Path) -> N
         assert said == ["done"]
 
 
+async def test_a_session_that_ends_during_its_first_request_takes_its_connection_along() -> None:
+    async with pooled(probe()) as pools:
+        pool = pools["probe"]
+        for moments in range(4):
+            level = Payload.of({"level": "debug"})  # which a new connection is told before anything else
+            await pool.request("logging/setLevel", level, of("a", "s"))
+            async with anyio.create_task_group() as group:
+                group.start_soon(pid, pool, of("a", "s"))
+                for _ in range(moments):
+                    await anyio.lowlevel.checkpoint()
+                pool.end("a", "s")
+            pool.end("a", "s")
+            assert await pid(pool, of("a", "s"))
+            pool.end("a", "s")
+        await until(lambda: pool.state().connections == 0)
+
+
 async def test_a_list_is_read_again_after_nobody_could_hear_of_changes() -> None:
     async with pooled(probe()) as pools:
         pool = pools["probe"]

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
+import anyio
 import msgspec
 
 from nanobot.agent.approval.gate import can_be_asked
@@ -24,8 +25,8 @@ from nanobot.llm.messages import Content, Item, Message, Text, ToolCall, ToolOut
 from nanobot.llm.model import ModelRequest, ModelResponse, ToolSet, ToolSpec
 from nanobot.llm.router import Chosen
 from nanobot.llm.tool_names import wire_names
-from nanobot.narrow import object_of, objects_of
-from nanobot.wire.call import Call
+from nanobot.narrow import list_of, object_of, objects_of
+from nanobot.wire.call import Ask, Call
 from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 
 MOST_MESSAGES: Final = 1000
@@ -48,6 +49,7 @@ class AgentSampler:
         self._agents = candidates(config)
         self._models = models
         self._hooks = hooks
+        self._asking = anyio.Lock()
         self._decided: OrderedDict[tuple[str, str, str], bool] = OrderedDict()
 
     async def create(self, server: McpServer, params: Payload, call: Call) -> Payload:
@@ -70,7 +72,7 @@ class AgentSampler:
                 temperature=_number(wish, "temperature", agent.temperature),
                 top_p=agent.top_p,
                 max_tokens=_limit(wish, server),
-                stop=tuple(map(str, wish.get("stopSequences") or ())),
+                stop=tuple(str(one) for one in list_of(wish.get("stopSequences"))),
                 effort=agent.reasoning.effort if agent.reasoning else None,
             )
             hooks = self._hooks.get(agent.id)
@@ -94,12 +96,20 @@ class AgentSampler:
         """Of a server with `sampling: ask`, have the person decide, once per session. Raises `RpcError`."""
         if server.sampling != "ask":
             return
-        key = (call.caller.account, call.caller.session or call.thread or "", server.name)
-        if key not in self._decided:
-            self._decided[key] = await _is_allowed(server, call)
-            if len(self._decided) > _MOST_REMEMBERED:
-                self._decided.popitem(last=False)
-        if not self._decided[key]:
+        session = call.caller.session or call.thread
+        key = (call.caller.account, session or "", server.name)
+        if call.ask is None or not can_be_asked(call):
+            is_allowed = self._decided.get(key, False)
+        else:
+            async with self._asking:  # two at once are one question
+                is_allowed = self._decided.get(key)
+                if is_allowed is None:
+                    is_allowed = await _is_allowed(server, call.ask)
+                    if session:  # of a caller without one nobody could say whom it was allowed
+                        self._decided[key] = is_allowed
+                        if len(self._decided) > _MOST_REMEMBERED:
+                            self._decided.popitem(last=False)
+        if not is_allowed:
             raise RpcError(METHOD_NOT_FOUND, "nobody has allowed this server to use a model")
 
 
@@ -137,14 +147,12 @@ def choose_agent(agents: Sequence[Agent], preferences: object) -> Agent | None:
     return max(agents, key=score, default=None)  # of equals the first by id
 
 
-async def _is_allowed(server: McpServer, call: Call) -> bool:
-    if call.ask is None or not can_be_asked(call):
-        return False
+async def _is_allowed(server: McpServer, ask: Ask) -> bool:
     question: dict[str, Any] = {
         "message": f"The MCP server {server.name!r} wants to use a model. Allow it for this session?",
         "requestedSchema": {"type": "object", "properties": {}},
     }
-    answer = await call.ask("elicitation/create", Payload.of(question))
+    answer = await ask("elicitation/create", Payload.of(question))
     return answer.object().get("action") == "accept"
 
 

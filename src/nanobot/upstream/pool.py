@@ -151,14 +151,16 @@ class Pool:
         account, session = self._scope(call)
         known = self._accounts.get(account)
         member = known.members.get(session) if known is not None else None
+        is_new = member is None
         if member is None:
             if method in WITHDRAWALS:
                 return EMPTY  # the connection it was about is closed
             member = await self._claim(account, session)
-            member.upstream.log_level = self._levels.least((account, session))
-            await member.upstream.tell_log_level()
-        member.busy += 1  # as `_using` does, without its costs
+        member.busy += 1  # as `_using` does, without its costs; before any wait, or it could be closed
         try:
+            if is_new:
+                member.upstream.log_level = self._levels.least((account, session))
+                await member.upstream.tell_log_level()
             if call.log_level is not None and call.caller.era == "modern":
                 await self._hear_at_least(call.log_level, call)
             return await member.upstream.request(method, params, call)
@@ -379,7 +381,9 @@ class Pool:
 
     def _close(self, member: Member) -> None:
         """From here on nobody finds the connection any more."""
-        known = self._accounts[member.account]
+        known = self._accounts.get(member.account)
+        if known is None or member not in known.all():
+            return  # it is closed already
         if member is known.spare:
             known.spare = None
         else:

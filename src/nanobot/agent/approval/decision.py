@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from nanobot.agent.approval.matching import holds, with_texts
-from nanobot.agent.approval.readings import command_readings, is_plain_enough, real_path
+from nanobot.agent.approval.readings import command_readings, is_plain_enough, is_too_long, real_path
 from nanobot.config.approvals import Approvals, Matcher, Rule
 from nanobot.config.builtin import SYSTEM
 from nanobot.config.places import Reference
@@ -86,15 +86,18 @@ def _matches(rule: Rule, called: Called) -> bool:
 def _holds(rule: Rule, matcher: Matcher, name: str, called: Called) -> bool:
     value = called.arguments[name]
     if called.server != SYSTEM or not isinstance(value, str):
-        return holds(matcher, value)
+        return holds(matcher, value, in_doubt=not rule.allow)
     if _PATHS.get(called.tool) == name:
         real = real_path(value, called.folder)
         rebased = with_texts(matcher, lambda text: real_path(text, called.folder))
         if rule.allow:
             return holds(rebased, real)
-        return holds(matcher, value) or holds(matcher, real) or holds(rebased, real)
+        meant = ((matcher, value), (matcher, real), (rebased, real))
+        return any(holds(one, text, in_doubt=True) for one, text in meant)
     if called.tool == "bash" and name == "command":
         if rule.allow:
             return holds(matcher, value, lambda leaf: is_plain_enough(leaf, value))
-        return any(holds(matcher, reading) for reading in dict.fromkeys(command_readings(value)))
-    return holds(matcher, value)
+        if is_too_long(value):  # nobody can say what it runs, so it is refused
+            return True
+        return any(holds(matcher, text, in_doubt=True) for text in dict.fromkeys(command_readings(value)))
+    return holds(matcher, value, in_doubt=not rule.allow)

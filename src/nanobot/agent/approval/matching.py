@@ -20,22 +20,31 @@ from nanobot.config.approvals import (
 )
 
 PATTERN_S: Final = 0.1
-"""How long one regular expression may look; then it has not been found."""
+"""How long one regular expression may look; what it comes to then is up to the rule."""
 
 log = logging.getLogger(__name__)
 
 Leaf = Equals | In | StartsWith | Matches | Contains | ContainsAll
 
 
-def holds(matcher: Matcher, value: Any, counts: Callable[[Leaf], bool] = lambda _: True) -> bool:
-    """Whether `value` is meant. A leaf of `matcher` for which `counts` says no never holds."""
+def holds(
+    matcher: Matcher,
+    value: Any,
+    counts: Callable[[Leaf], bool] = lambda _: True,
+    *,
+    in_doubt: bool = False,
+) -> bool:
+    """Whether `value` is meant. A leaf of `matcher` for which `counts` says no never holds.
+
+    `in_doubt` is what a regular expression comes to that has not ended in time: True for a rule that refuses.
+    """
     match matcher:
         case AnyOf(matchers):
-            return any(holds(one, value, counts) for one in matchers)
+            return any(holds(one, value, counts, in_doubt=in_doubt) for one in matchers)
         case AllOf(matchers):
-            return all(holds(one, value, counts) for one in matchers)
+            return all(holds(one, value, counts, in_doubt=in_doubt) for one in matchers)
         case _:
-            return counts(matcher) and _leaf_holds(matcher, value)
+            return counts(matcher) and _leaf_holds(matcher, value, in_doubt)
 
 
 def with_texts(matcher: Matcher, change: Callable[[str], str]) -> Matcher:
@@ -68,7 +77,7 @@ def same(a: Any, b: Any) -> bool:
     return isinstance(a, str) and a == b
 
 
-def _leaf_holds(leaf: Leaf, value: Any) -> bool:
+def _leaf_holds(leaf: Leaf, value: Any, in_doubt: bool) -> bool:
     match leaf:
         case Equals(wanted):
             return same(value, wanted)
@@ -77,7 +86,7 @@ def _leaf_holds(leaf: Leaf, value: Any) -> bool:
         case StartsWith(prefix):
             return isinstance(value, str) and value.startswith(prefix)
         case Matches(pattern):
-            return isinstance(value, str) and _is_found(pattern, value)
+            return isinstance(value, str) and _is_found(pattern, value, in_doubt)
         case Contains(part):
             return _contains(value, part)
         case ContainsAll(parts):
@@ -90,13 +99,23 @@ def _contains(value: Any, part: Any) -> bool:
     return _is_list(value) and any(same(one, part) for one in cast("Sequence[Any]", value))
 
 
-def _is_found(pattern: str, text: str) -> bool:
+def _is_found(pattern: str, text: str, in_doubt: bool) -> bool:
     import regex  # see `config.build_approvals`
 
     try:
         return regex.search(pattern, text, timeout=PATTERN_S) is not None
     except TimeoutError:
         log.warning("a regular expression of a rule took too long", extra={"pattern": pattern[:100]})
+        return in_doubt
+
+
+def is_whole_match(pattern: str, text: str) -> bool:
+    """Whether the expression is about all of `text`; not, if it takes too long to tell."""
+    import regex  # see `config.build_approvals`
+
+    try:
+        return regex.fullmatch(pattern, text, timeout=PATTERN_S) is not None
+    except TimeoutError:
         return False
 
 

@@ -13,14 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from nanobot.agent.approval.matching import Leaf
+from nanobot.agent.approval.matching import Leaf, is_whole_match
 from nanobot.config.approvals import Contains, ContainsAll, Matches, StartsWith
 
 SHELL_SIGNS: Final = ("\n", ";", "&", "|", "`", "$(", "<", ">")
 """What can make a command line run something besides the command it begins with."""
 _DEEPEST: Final = 3
-_LONGEST: Final = 20_000
-"""Characters of a command line that are taken apart; of a longer one the beginning is."""
+LONGEST: Final = 4000
+"""Characters of a command line that can be taken apart; a longer one is refused by any rule that refuses."""
+MOST_WORDS: Final = 400
+_WRAPPING: Final = 24
+"""So many words of a simple command may belong to others that run it."""
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _BLANK: Final = re.compile(r"\$\{IFS[^}]*\}|\$IFS\b")
 
@@ -34,19 +37,28 @@ def real_path(text: str, folder: Path | None) -> str:
 def is_plain_enough(leaf: Leaf, command: str) -> bool:
     """Whether `leaf` may allow this command line, which it only knows in part.
 
-    Every sign by which a shell runs more than one command must stand in the rule as well; in a regular
-    expression behind a backslash, since `a|b` there is not about a pipe.
+    Every sign by which a shell runs more than one command must stand in the rule as well. A regular
+    expression must then be about the whole line, and have the sign in it behind a backslash: `a|b` is not
+    about a pipe, and what is ruled out by `[^\\;]` in one place may follow in another.
     """
+    signs = [sign for sign in SHELL_SIGNS if sign in command]
     match leaf:
         case StartsWith(text) | Contains(str(text)):
             known = [text]
         case ContainsAll(values):
             known = [text for text in values if isinstance(text, str)]
         case Matches(pattern):
-            return not any(s in command and not _is_escaped_in(pattern, s) for s in SHELL_SIGNS)
+            return not signs or (
+                all(_is_escaped_in(pattern, sign) for sign in signs) and is_whole_match(pattern, command)
+            )
         case _:
             return True
-    return not any(sign in command and not any(sign in text for text in known) for sign in SHELL_SIGNS)
+    return not any(not any(sign in text for text in known) for sign in signs)
+
+
+def is_too_long(command: str) -> bool:
+    """Whether there is more in a command line than is looked at."""
+    return len(command) > LONGEST or len(command.split()) > MOST_WORDS
 
 
 def command_readings(command: str, depth: int = 0) -> Iterator[str]:
@@ -54,7 +66,7 @@ def command_readings(command: str, depth: int = 0) -> Iterator[str]:
     yield command
     if depth >= _DEEPEST:
         return
-    words = _words(command[:_LONGEST])
+    words = _words(command)
     yield " ".join(words)
     for simple in _simple_commands(words):
         while simple and _ASSIGNMENT.match(simple[0]):
@@ -66,8 +78,8 @@ def command_readings(command: str, depth: int = 0) -> Iterator[str]:
         for start in range(1, len(simple)):
             if " " in simple[start]:
                 yield from command_readings(simple[start], depth + 1)
-            if simple[start - 1].startswith("-") or start == 1:
-                yield " ".join(simple[start:])  # behind `sudo`, `env -i`, `xargs -n1` and their like
+            if start <= _WRAPPING:  # behind `sudo -u me`, `timeout 5`, `env A=1`, `xargs -n 1` and their like
+                yield " ".join(simple[start:])
 
 
 def _is_escaped_in(pattern: str, sign: str) -> bool:

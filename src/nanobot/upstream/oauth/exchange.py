@@ -25,7 +25,7 @@ API_KEY: Final = "urn:obot:token-type:api-key"
 LASTS_S: Final = 300.0
 """Of a token whose server does not say how long it lasts."""
 REFUSED_S: Final = 5.0
-"""How long a refusal is believed: the next request need not ask again at once."""
+"""How long a refusal or failure is believed: the next request need not ask again at once."""
 MOST_KEPT: Final = 10_000
 
 log = logging.getLogger(__name__)
@@ -35,10 +35,11 @@ _Key = tuple[bytes, str]
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """What a subject has for a resource; `token` "" if the exchange was refused."""
+    """What a subject has for a resource; `token` "" if it was refused or, with `failure`, not to be had."""
 
     lock: anyio.Lock = field(default_factory=lambda: anyio.Lock(fast_acquire=True))
     token: str = field(default="", repr=False)
+    failure: str = ""
     until: float = 0.0
 
 
@@ -65,7 +66,7 @@ class TokenExchange:
         """What stands for the holder of `subject` at `resource`; "" if the endpoint does not exchange it.
 
         Those who ask for the same wait for one exchange. Raises `AuthorizationFailed` when the endpoint
-        cannot be reached or answers with success and no token.
+        cannot be reached, fails, or answers with success and no token.
         """
         key = (hashlib.sha256(subject.encode()).digest(), resource)
         kept = self._kept.get(key)
@@ -78,6 +79,8 @@ class TokenExchange:
             async with kept.lock:
                 if self._clock() >= kept.until:
                     await self._exchange(kept, subject, resource)
+        if kept.failure:  # those who waited for the same are told the same
+            raise AuthorizationFailed(kept.failure)
         return kept.token
 
     async def _exchange(self, kept: _Kept, subject: str, resource: str) -> None:
@@ -88,16 +91,22 @@ class TokenExchange:
             "requested_token_type": ACCESS_TOKEN,
             "resource": resource,
         }
-        now = self._clock()
+        token, failure, lasts_s = "", "", REFUSED_S
         try:
             answer = await post_form(self._http, self._url, self._client, form)
+            if answer.status == 200:
+                now = self._clock()
+                given = read_token(answer, now=now)
+                whole_s = LASTS_S if given.expires_at is None else given.expires_at - now
+                token, lasts_s = given.access, max(whole_s - RENEW_BEFORE_S, whole_s / 2)
+            elif 400 <= answer.status < 500 and answer.status != 429:
+                fields = {"status": answer.status, "resource": resource}
+                log.info("a caller's token was not exchanged", extra=fields)
+            else:
+                failure = f"the token endpoint answered HTTP status {answer.status}"
         except HttpError as e:
-            raise AuthorizationFailed(f"the caller's token could not be exchanged: {e}") from e
-        if answer.status != 200:
-            fields = {"status": answer.status, "resource": resource}
-            log.info("a caller's token was not exchanged", extra=fields)
-            kept.token, kept.until = "", now + REFUSED_S
-            return
-        token = read_token(answer, now=now)
-        lasts_s = LASTS_S if token.expires_at is None else token.expires_at - now
-        kept.token, kept.until = token.access, now + max(lasts_s - RENEW_BEFORE_S, lasts_s / 2)
+            failure = f"the caller's token could not be exchanged: {e}"
+        except AuthorizationFailed as e:
+            failure = str(e)
+        # All at once, and last: whoever sees `until` in the future believes the rest.
+        kept.token, kept.failure, kept.until = token, failure, self._clock() + lasts_s
