@@ -93,7 +93,7 @@ async def test_a_server_that_may_not_ask(tmp_path: Path, client: str, server: st
         assert "It says" not in await told(connected)
 
 
-async def test_a_person_decides_once(tmp_path: Path, client: str, server: str) -> None:
+async def test_a_person_decides_once_per_session(tmp_path: Path, client: str, server: str) -> None:
     asked: list[str] = []
 
     async def once(context: Any, params: Any) -> types.ElicitResult:
@@ -103,7 +103,7 @@ async def test_a_person_decides_once(tmp_path: Path, client: str, server: str) -
     callbacks = {"elicitation_callback": once}
     async with between(tmp_path, client, server, callbacks=callbacks, sampling="ask") as connected:
         assert [await told(connected) for _ in range(2)] == ["It says from the agent"] * 2
-    assert len(asked) == 1
+    assert len(asked) == (1 if client == "legacy" else 2)  # a modern client has no session to allow it for
     for unwilling in ({"elicitation_callback": decline}, None):
         async with between(tmp_path, client, server, callbacks=unwilling, sampling="ask") as connected:
             assert "It says" not in await told(connected)
