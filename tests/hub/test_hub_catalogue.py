@@ -70,9 +70,10 @@ async def test_a_hanging_server_delays_its_readers_once_and_then_shows_up() -> N
 async def test_a_reader_who_leaves_does_not_stop_the_listing() -> None:
     server = Server("s", [tool("t")]).hangs()
     async with running(config(), server) as hub:
-        with anyio.move_on_after(0.01) as gone:
-            await hub.tools(refs("s"))
-        assert gone.cancelled_caught
+        async with anyio.create_task_group() as group:
+            group.start_soon(hub.tools, refs("s"))
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
         server.gate.set()
         assert len((await hub.tools(refs("s"))).items) == 1
     assert server.listed == ["tools"]
@@ -83,8 +84,9 @@ async def test_a_server_that_comes_back_is_listed_again() -> None:
     async with running(config(), server) as hub:
         listing = await hub.tools(refs("s"))
         assert [one.code for one in listing.missing] == ["upstream.unavailable"]
-        await hub.tools(refs("s"))
-        assert server.listed == ["tools"]  # readers do not hammer a dead server
+        for _ in range(50):
+            await hub.tools(refs("s"))
+        assert len(server.listed) < 10  # readers do not hammer a dead server
         server.is_down = False
         server.says_changed("tools")
         listing = await hub.tools(refs("s"))

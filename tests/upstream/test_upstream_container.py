@@ -218,6 +218,6 @@ async def test_r26_after_kill_9_of_the_program_its_container_is_removed(docker: 
         assert program.stdout is not None
         assert (await program.stdout.receive()).startswith(b"ready")
         program.kill()
-    await until(lambda: docker.calls("rm"), within_s=5)
+    await until(lambda: docker.calls("rm"))
     words = docker.calls("run")[0]["words"]
     assert docker.calls("rm")[0]["words"] == ["rm", "-f", words[words.index("--name") + 1]]

@@ -115,7 +115,7 @@ async def pooled(
             group.cancel_scope.cancel()
 
 
-async def until(true: Callable[[], object], *, within_s: float = 10) -> None:
+async def until(true: Callable[[], object], *, within_s: float = 30) -> None:
     """Wait for something that only another process can bring about."""
     with anyio.fail_after(within_s):
         while not true():  # noqa: ASYNC110
