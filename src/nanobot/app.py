@@ -28,6 +28,7 @@ from nanobot.http import Http, open_http
 from nanobot.hub.audit.trail import note_hooks
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
+from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
 from nanobot.hub.roots import Root, Rooted
 from nanobot.hub.sampling import sampled
@@ -66,6 +67,8 @@ class App:
     service: Service
     """What clients are served: the publisher, or what stands around it."""
     tracer: Tracer | None
+    overhearing: Overhearing | None
+    """What of messages is told in the log."""
     engine: Engine
 
     def check_models(self) -> None:
@@ -138,6 +141,9 @@ async def open_app(
         agents = agent_server(config)
         hooks = Hooks(config, http, audit=note_hooks)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
+        overhearing = Overhearing.of(config, sources)
+        if overhearing is not None:
+            sources = overhearing.sources(sources)
         if tracer is not None:
             sources = {name: TracedSource(source, tracer) for name, source in sources.items()}
         sampler = AgentSampler(config, models, hooks.agents()) if candidates(config) else None
@@ -157,6 +163,7 @@ async def open_app(
         )
         agents.connect(AgentChats(engine, config.agents))
         publisher = Publisher(config, hub, version=__version__, greeting=hooks.greeting())
+        service = publisher if overhearing is None else overhearing.service(publisher)
         async with _running(upstreams), _running(hub, hooks), _running(engine):
             yield App(
                 config=config,
@@ -167,8 +174,9 @@ async def open_app(
                 oauth=oauth,
                 hub=hub,
                 publisher=publisher,
-                service=publisher if tracer is None else TracedService(publisher, tracer),
+                service=service if tracer is None else TracedService(service, tracer),
                 tracer=tracer,
+                overhearing=overhearing,
                 engine=engine,
             )
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Final
+
+OVERHEARD: Final = "nanobot.overheard"
+"""Name of the logger for messages of others, which are told whatever the level of the rest is."""
 
 _FIELDS_OF_EVERY_RECORD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
@@ -25,3 +29,4 @@ def set_up(*, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.getLogger(OVERHEARD).setLevel(logging.DEBUG)

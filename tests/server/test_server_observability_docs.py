@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.peers.programs import QUICKSTART, nanobot, serving
@@ -16,7 +17,7 @@ DOCUMENTS = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
 
 
-def split(command: str) -> tuple[list[str], dict[str, str]]:
+def split(command: str) -> tuple[list[str], dict[str, Any]]:
     """The words after `nanobot`, and the variables before it."""
     words = shlex.split(command)
     place = words.index("nanobot")
@@ -51,4 +52,4 @@ def test_the_commands_work(command: str, home: Path) -> None:
 
 
 def test_there_is_something_to_try() -> None:
-    assert (len(DOCUMENTS), len(COMMANDS)) == (2, 6)
+    assert (len(DOCUMENTS), len(COMMANDS)) == (2, 7)

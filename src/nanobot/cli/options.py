@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from nanobot.config.load import Selection
     from nanobot.config.model import Config
 
+DEBUG = "NANOBOT_DEBUG"
+EVERYTHING = "messages,progress,ui"
+_ON = ("1", "true", "yes", "on")
+
 
 def text(value: str) -> str:
     """A parameter type: text that can be stored. What Python could not read as UTF-8 is refused."""
@@ -67,6 +71,15 @@ class ConfigChoice:
         return load_config(self.selection())
 
 
+def logging_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--debug` and `--trace`. The variable of the first also says which messages to log."""
+    with_trace = click.option(
+        "--trace", is_flag=True, help="Log the messages of clients and MCP servers, without secrets."
+    )
+    with_debug = click.option("--debug", is_flag=True, allow_from_autoenv=False, help="Log more, to stderr.")
+    return with_debug(with_trace(command))
+
+
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options; the command gets them as one argument `choice`."""
 
@@ -91,13 +104,17 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "-C", "--chdir", metavar="DIR", envvar="NANOBOT_CHDIR", help="Work in this directory.",
         type=click.Path(exists=True, file_okay=False),
     )  # fmt: skip
-    @click.option("--debug", is_flag=True, help="Log more, to stderr.")
+    @logging_options
     @functools.wraps(command)
-    def with_choice(*args: Any, chdir: str | None, debug: bool, **options: Any) -> Any:
+    def with_choice(*args: Any, chdir: str | None, debug: bool, trace: bool, **options: Any) -> Any:
         from nanobot import logs
 
         if chdir:
             os.chdir(chdir)
+        before = click.get_current_context().find_root().params  # `nanobot --debug COMMAND` means the same
+        debug = debug or before.get("debug", False) or os.environ.get(DEBUG, "").lower() in _ON
+        if trace or before.get("trace", False):
+            options["set_env"] = (f"{DEBUG}={EVERYTHING}", *options["set_env"])
         logs.set_up(level="DEBUG" if debug else "WARNING")
         names = {f.name for f in fields(ConfigChoice)} - {"debug", "overrides"}
         choice = ConfigChoice(debug=debug, **{name: options.pop(name) for name in names})

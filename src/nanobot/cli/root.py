@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from nanobot import __version__
+from nanobot.cli.options import logging_options
 from nanobot.cli.table import ALIASES, COMMANDS
 
 
@@ -32,5 +33,6 @@ class _Commands(click.Group):
     "key it is answered by an offline demo model.",
 )
 @click.version_option(__version__, prog_name="nanobot")
-def root() -> None:
-    pass
+@logging_options
+def root(debug: bool, trace: bool) -> None:
+    """Commands read what stands before their name (`config_options`)."""

@@ -24,6 +24,7 @@ from nanobot.config.model import Config
 from nanobot.http import Http
 from nanobot.hub.audit.log import AuditLog
 from nanobot.hub.hub import Hub
+from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
 from nanobot.server.asgi import build_application, is_mcp
 from nanobot.server.auth.assembly import Authentication, is_protected
@@ -33,6 +34,7 @@ from nanobot.server.http_protocol import HttpProtocol
 from nanobot.server.listener import Listener, open_listener
 from nanobot.server.metrics import Measured, MeasuredService, Metrics
 from nanobot.server.oauth_callback import OAuthCallback
+from nanobot.server.overheard import OverheardPages
 from nanobot.server.status import StatusApi
 from nanobot.server.traced import UNTRACED, Traced
 from nanobot.store import Store
@@ -69,6 +71,8 @@ class Parts(Protocol):
     def service(self) -> Service: ...
     @property
     def tracer(self) -> Tracer | None: ...
+    @property
+    def overhearing(self) -> Overhearing | None: ...
     @property
     def http(self) -> Http: ...
     @property
@@ -155,6 +159,8 @@ async def serve_on(
         authentication=authentication,
         sse=sse,
     )
+    if parts.overhearing is not None and parts.overhearing.interest.ui:
+        application = OverheardPages(application, parts.overhearing.shown)
     if metrics is not None:
         application = Measured(application, metrics)
     if audit is not None:

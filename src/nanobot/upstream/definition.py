@@ -65,6 +65,14 @@ def expanded(
     raise ConfigError(f"MCP server {server.name!r} has neither url nor command.")
 
 
+def secrets_of(server: McpServer, env: Mapping[str, str]) -> Sequence[str]:
+    """Texts of the definition that nobody is to read; none of a definition that cannot be used."""
+    try:
+        return expanded(server, env, dict.fromkeys(server.ports, 1)).secrets
+    except ConfigError:
+        return ()
+
+
 def port_variables(ports: Mapping[str, int]) -> dict[str, str]:
     """What `${port:NAME}` and `${nanobot:port:NAME}` are."""
     return {f"{kind}:{name}": str(port) for name, port in ports.items() for kind in ("port", "nanobot:port")}
