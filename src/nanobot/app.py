@@ -30,10 +30,12 @@ from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
 from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
+from nanobot.hub.relay import lone_server
 from nanobot.hub.roots import Root, Rooted
 from nanobot.hub.sampling import sampled
 from nanobot.hub.traced import TracedService, TracedSource
 from nanobot.llm.router import Models
+from nanobot.server.servers_resource import WithServers
 from nanobot.store import Store, open_store
 from nanobot.telemetry import Tracer, open_tracer
 from nanobot.upstream.connection import Upstream
@@ -163,7 +165,11 @@ async def open_app(
         )
         agents.connect(AgentChats(engine, config.agents))
         publisher = Publisher(config, hub, version=__version__, greeting=hooks.greeting())
-        service = publisher if overhearing is None else overhearing.service(publisher)
+        service: Service = publisher
+        if lone_server(config) is None:  # a server that is published alone looks as it does without us
+            service = WithServers(publisher, upstreams.states, hub.tool_count)
+        if overhearing is not None:
+            service = overhearing.service(service)
         async with _running(upstreams), _running(hub, hooks), _running(engine):
             yield App(
                 config=config,

@@ -11,6 +11,11 @@ from nanobot.server.exchange import Exchange
 from nanobot.upstream.state import UpstreamState
 from nanobot.wire.versions import ALL_VERSIONS
 
+ServerStates = Callable[[str], Iterable[UpstreamState]]
+"""The states that an account may know."""
+ToolCount = Callable[[str, str], int | None]
+"""How many tools a server has for an account; None while that is not known."""
+
 
 class StatusApi:
     """Handlers of `/api/version`, `/api/agents` and `/api/servers`."""
@@ -19,12 +24,10 @@ class StatusApi:
         self,
         config: Config,
         *,
-        servers: Callable[[str], Iterable[UpstreamState]],
-        tool_count: Callable[[str, str], int | None],
+        servers: ServerStates,
+        tool_count: ToolCount,
         version: str,
     ) -> None:
-        """`servers` are the states that an account may know; `tool_count` is how many tools a server has for
-        an account, None while that is not known."""
         self._config = config
         self._tool_count = tool_count
         self._servers = servers
@@ -44,11 +47,12 @@ class StatusApi:
 
     async def servers(self, http: Exchange) -> None:
         """`GET /api/servers`: every MCP server we use, with its state."""
-        account = http.account
-        states = self._servers(account)
-        await http.answer_json(
-            {"servers": [server_json(state, self._tool_count(state.name, account)) for state in states]}
-        )
+        await http.answer_json(servers_json(http.account, self._servers, self._tool_count))
+
+
+def servers_json(account: str, servers: ServerStates, tool_count: ToolCount) -> JsonObject:
+    """Every MCP server, with its state as `account` may know it."""
+    return {"servers": [server_json(state, tool_count(state.name, account)) for state in servers(account)]}
 
 
 def _agent_json(agent: Agent, *, is_default: bool) -> JsonObject:
