@@ -71,7 +71,9 @@ async def relaying(
                 env=config.env,
             )
 
-        async with served(folder / "home", auth=auth, settings=settings, adjust=adjust) as nanobot:
+        async with served(
+            folder / "home", auth=auth, settings=settings, adjust=adjust, with_sse=True
+        ) as nanobot:
             yield nanobot, peer
     assert not any("CANARY" in json.dumps(asked.headers) for asked in quiet.asked)
 
@@ -113,6 +115,24 @@ async def test_the_token_of_each_request_is_passed_on_and_no_other(tmp_path: Pat
                 await anyio.sleep(0.01)
             gate.set()
         assert said == {id: f"Bearer {ANN if id % 2 else BOB}" for id in range(10, 20)}
+
+
+async def test_each_message_of_a_client_of_the_older_transport_brings_its_own(tmp_path: Path) -> None:
+    definition = 'headers: {Authorization: "${http:bearer-token} of ${TEAM}"}'
+    more = "env: {TEAM: {}}"
+    async with relaying(tmp_path, definition, more=more) as (nanobot, _):
+        own = {"X-Nanobot-Env-Team": "red"}
+        async with nanobot.events("/sse", headers=own | by("CANARY-0")) as events:
+            endpoint = (await events.until("endpoint"))[-1].data.decode()
+            await nanobot.ask("POST", endpoint, INITIALIZE, own | by("CANARY-1"))
+            for id in range(2, 6):
+                await nanobot.ask("POST", endpoint, call(id), own | by(f"CANARY-{id}"))
+            said: dict[Any, str] = {}
+            while len(said) < 5:
+                message = json.loads((await events.until("message"))[-1].data)
+                said[message["id"]] = json.dumps(message.get("result", message))
+        for id in range(2, 6):
+            assert f"CANARY-{id} of red" in said[id]
 
 
 async def test_requests_of_one_session_keep_their_tokens_apart(tmp_path: Path) -> None:

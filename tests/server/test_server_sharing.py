@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -12,11 +13,12 @@ import anyio
 import pytest
 from tests.peers.oauth_server import OAuthPeer
 from tests.server.sharing_client import AUTH, ENVELOPE, MODERN, SharingClient
+from tests.server.test_server_auth_keys import INITIALIZE
 from tests.server.world import Events, Served, served
 from tests.upstream.world import probe, until
 from tests.wire.http_peer import serving
 
-from nanobot.config.model import AuthSettings, Config, McpServer, Publish
+from nanobot.config.model import AuthSettings, Config, McpServer, Publish, SessionSettings
 from nanobot.config.places import Reference
 
 pytestmark = pytest.mark.anyio
@@ -31,13 +33,19 @@ ANOTHER_TOOL = (
 
 @asynccontextmanager
 async def sharing(
-    home: Path, server: McpServer, *, auth: AuthSettings | None = AUTH
+    home: Path,
+    server: McpServer,
+    *,
+    auth: AuthSettings | None = AUTH,
+    sessions: SessionSettings | None = None,
+    with_sse: bool = False,
 ) -> AsyncGenerator[Served]:
     def adjust(config: Config) -> Config:
         publish = Publish(mcp_servers=(Reference(server.name),))
-        return replace(config, mcp_servers={server.name: server}, publish=publish)
+        changed = replace(config, mcp_servers={server.name: server}, publish=publish)
+        return changed if sessions is None else replace(changed, sessions=sessions)
 
-    async with served(home, auth=auth, adjust=adjust) as nanobot:
+    async with served(home, auth=auth, adjust=adjust, with_sse=with_sse) as nanobot:
         yield nanobot
 
 
@@ -171,6 +179,28 @@ async def test_a_client_that_only_listens_keeps_what_it_hears_of_connected(tmp_p
             assert upstreams.is_open("ann", None)
             assert not upstreams.is_open("bob", None)
         await until(lambda: not upstreams.is_open("ann", None))
+
+
+async def test_a_quiet_client_of_the_older_transport_keeps_what_it_used(tmp_path: Path) -> None:
+    kept_briefly = SessionSettings(idle_timeout_s=0.05)
+    async with sharing(tmp_path, probe(), sessions=kept_briefly, with_sse=True) as nanobot:
+        headers = SharingClient(nanobot, "ann").headers
+        async with nanobot.events("/sse", headers=headers) as events:
+            endpoint = (await next_message(events)).decode()
+
+            async def pid() -> int:
+                params = {"name": "attempt", "arguments": {"code": "import os; result = os.getpid()"}}
+                call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
+                assert (await nanobot.ask("POST", endpoint, call, headers)).status == 202
+                return json.loads(await next_message(events))["result"]["result"]
+
+            await nanobot.ask("POST", endpoint, INITIALIZE, headers)
+            await next_message(events)
+            mine = await pid()
+            others = await SharingClient(nanobot, "bob").pid(modern=True)
+            await until(lambda: is_gone(others))  # it was used later, and by nobody who is still there
+            assert await pid() == mine
+        await until(lambda: is_gone(mine))
 
 
 async def test_a_server_that_waits_for_the_logins_of_accounts_is_no_failure(tmp_path: Path) -> None:

@@ -81,10 +81,16 @@ async def test_lists_are_read_through_a_connection_that_is_there() -> None:
 
 
 async def test_an_unused_connection_is_closed_and_one_whose_session_is_there_is_not() -> None:
-    async with pooled(probe(), idle_s=0.2) as pools:
+    now = 0.0
+    async with pooled(probe(), clock=lambda: now) as pools:
         pool = pools["probe"]
         pools.began("a", "here")
         here, away = await pid(pool, of("a", "here")), await pid(pool, of("a", "away"))
+        now = 899
+        pool.sweep()
+        assert pool.state().connections == 2
+        now = 900
+        pool.sweep()
         await until(lambda: not lives(away))
         assert await pid(pool, of("a", "here")) == here
         pools.ended("a", "here")
@@ -94,9 +100,13 @@ async def test_an_unused_connection_is_closed_and_one_whose_session_is_there_is_
 
 
 async def test_a_connection_that_everybody_shares_stays() -> None:
-    async with pooled(probe(sharing="global"), probe("other"), idle_s=0.1) as pools:
+    now = 0.0
+    async with pooled(probe(sharing="global"), probe("other"), clock=lambda: now) as pools:
         shared = await pid(pools["probe"], of("a", "s"))
         other = await pid(pools["other"], of("a", "s"))
+        now = 900
+        for pool in pools.values():
+            pool.sweep()
         await until(lambda: not lives(other))
         assert await pid(pools["probe"], of("b", "t")) == shared
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -88,9 +89,13 @@ async def running(
 
 @asynccontextmanager
 async def pooled(
-    *servers: McpServer, env: dict[str, str] | None = None, idle_s: float = 900, home: Path | None = None
+    *servers: McpServer,
+    env: dict[str, str] | None = None,
+    home: Path | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> AsyncGenerator[Pools]:
-    """`servers` as an installation uses them, each with its connections. `env` is added to that of tests."""
+    """`servers` as an installation uses them, each with its connections. `env` is added to that of tests;
+    connections age by `clock`, and whoever gives one calls `sweep` as well."""
     async with open_http() as http, task_group() as group:
         with tempfile.TemporaryDirectory() as temporary:
             launcher = Launcher(sandbox=SANDBOX, home=home or Path(temporary))
@@ -109,7 +114,7 @@ async def pooled(
                     launcher=launcher,
                 )
 
-            pools = Pools(servers, connect, sessions=SessionSettings(idle_timeout_s=idle_s))
+            pools = Pools(servers, connect, sessions=SessionSettings(), clock=clock)
             await group.start(pools.run)
             yield pools
             group.cancel_scope.cancel()

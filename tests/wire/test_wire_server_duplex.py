@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.upstream.world import pooled, until
 from tests.wire.world import INFO, META, TinyService, modern, rpc, tool
 
 from nanobot.config.model import ServerSettings
@@ -72,6 +74,19 @@ async def test_the_handshake_and_a_call() -> None:
         assert (await client.ask(tool("spread")))["result"]["odd"] == {"kept": [1, 2.5]}
 
 
+async def test_a_client_is_there_for_as_long_as_its_line_is_open() -> None:
+    ours, theirs = memory_pair()
+    async with pooled() as pools, anyio.create_task_group() as group:
+        group.start_soon(
+            partial(serve_duplex, ours, TinyService(), settings=ServerSettings(), attendance=pools)
+        )
+        await Line(theirs).initialize()
+        assert pools.is_open("", None)
+        await theirs.aclose()
+        await until(lambda: not pools.is_open("", None))
+        await ours.aclose()
+
+
 async def test_both_eras_share_a_line() -> None:
     async with line(TinyService()) as client:
         listed = await client.ask(modern("tools/list", id="m"))
@@ -80,7 +95,7 @@ async def test_both_eras_share_a_line() -> None:
         assert "resultType" not in (await client.ask(rpc("tools/list", id=1)))["result"]
         assert (await client.ask(modern("ping")))["error"]["code"] == -32601
         future = {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
-        error = (await client.ask(modern("tools/list", **future)))["error"]
+        error = (await client.ask(modern("tools/list", None, **future)))["error"]
         assert (error["code"], error["data"]["requested"]) == (-32022, "2099-01-01")
         lacking = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
         assert (await client.ask(rpc("tools/list", lacking, id=3)))["error"]["code"] == -32602

@@ -163,7 +163,7 @@ async def _over_stdio(config: Config, roots: Sequence[Root]) -> None:
 
     async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config, roots=roots) as app:
         app.check_models()
-        await serve_duplex(duplex, app.service, settings=config.server)
+        await serve_duplex(duplex, app.service, settings=config.server, attendance=app.upstreams)
 
 
 def _has_uvloop() -> bool:

@@ -139,7 +139,12 @@ async def serve_on(
     )
     sse = None
     if with_sse:
-        sse = SseEndpoint(service, settings=config.server, session_settings=config.sessions)
+        sse = SseEndpoint(
+            service,
+            settings=config.server,
+            session_settings=config.sessions,
+            attendance=parts.upstreams,
+        )
     authentication = None
     if is_protected(config):
         authentication = Authentication(config, parts.http, parts.store.credentials)

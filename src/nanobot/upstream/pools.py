@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -27,7 +28,7 @@ Connect = Callable[[McpServer, str, Era | None, Continuation | None], Upstream]
 
 
 class Pools(Mapping[str, Pool]):
-    """The pools by server name. Told of sessions by whoever serves them (`wire.sessions.Attendance`)."""
+    """The pools by server name. Told of sessions by whoever serves them (`wire.attendance.Attendance`)."""
 
     def __init__(
         self,
@@ -35,8 +36,9 @@ class Pools(Mapping[str, Pool]):
         connect: Connect,
         *,
         sessions: SessionSettings,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`connect` makes a connection, which is kept as long as a session would be."""
+        """`connect` makes a connection, kept as long as a session would be. `clock` counts seconds."""
         self._open: Counter[str] = Counter()
         self._sessions: set[tuple[str, str]] = set()
         self._pools = {
@@ -46,6 +48,7 @@ class Pools(Mapping[str, Pool]):
                 holds=self,
                 idle_s=sessions.idle_timeout_s,
                 most=server.max_connections or (MOST_PROCESSES if server.is_started else sessions.max_live),
+                clock=clock,
             )
             for server in servers
         }

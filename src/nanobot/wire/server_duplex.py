@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -15,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings
+from nanobot.wire.attendance import Attendance, attending
 from nanobot.wire.call import Audience, Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.depth import check_depth
@@ -50,6 +53,9 @@ log = logging.getLogger(__name__)
 DRAIN_S: Final = 1.5
 """How long requests under way may still take after the client has closed its end."""
 
+Brought = Callable[[], Mapping[str, str]]
+"""What the message that was received last brought along (`Caller.values`)."""
+
 
 async def serve_duplex(
     duplex: Duplex,
@@ -58,15 +64,19 @@ async def serve_duplex(
     settings: ServerSettings,
     account: str = "",
     session: str | None = None,
+    attendance: Attendance | None = None,
+    brought: Brought = dict,
 ) -> None:
     """Answer the client at the other end until it closes the line. `account` and `session` say who that is.
 
-    Nothing that comes over the line ends this: what cannot be read is answered with an error.
+    Until then it is there for `attendance`. Nothing that comes over the line ends this: what cannot be
+    read is answered with an error.
     """
-    connection = _Connection(duplex, service, settings, Peer(account=account, session=session))
+    connection = _Connection(duplex, service, settings, Peer(account=account, session=session), brought)
     unwatch = service.watch(connection.note_change)
     try:
-        await connection.serve()
+        with attending(attendance, account, session):
+            await connection.serve()
     finally:
         unwatch()
 
@@ -109,12 +119,15 @@ class _DuplexExchange(Exchange):
 class _Connection:
     """One line and everything under way on it."""
 
-    def __init__(self, duplex: Duplex, service: Service, settings: ServerSettings, peer: Peer) -> None:
+    def __init__(
+        self, duplex: Duplex, service: Service, settings: ServerSettings, peer: Peer, brought: Brought
+    ) -> None:
         self._duplex = duplex
         self._settings = settings
         self._side_tasks = SideTasks()
         self._dispatcher = Dispatcher(service, settings, self._side_tasks.start_soon)
         self._peer = peer
+        self._brought = brought
         self._outbox = Outbox()
         self._questions = Questions()
         self._requests: dict[Id, Exchange] = {}
@@ -210,11 +223,15 @@ class _Connection:
         if len(self._requests) >= self._settings.max_concurrent_requests:
             raise RpcError(BUSY, "too many requests under way")
         meta = read_meta(request.params)
-        modern = META_VERSION in meta and request.method != "initialize"
+        caller = self._peer.caller
+        if META_VERSION in meta and request.method != "initialize":
+            caller = open_envelope(request, meta, account=caller.account)
+        if values := self._brought():
+            caller = replace(caller, values=values)
         return _DuplexExchange(
             request,
             meta,
-            open_envelope(request, meta, account=self._peer.caller.account) if modern else self._peer.caller,
+            caller,
             outbox=self._outbox,
             questions=self._questions,
             least_level=self._peer.least_level,

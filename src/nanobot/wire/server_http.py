@@ -20,7 +20,7 @@ from anyio.abc import TaskStatus
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.errors import Busy, StoreError
-from nanobot.ids import new_id
+from nanobot.wire.attendance import Attendance, attending
 from nanobot.wire.call import Audience, Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.dispatch import Dispatcher, Outcome
@@ -77,7 +77,7 @@ from nanobot.wire.rpc import (
 )
 from nanobot.wire.service import Service
 from nanobot.wire.session import Session
-from nanobot.wire.sessions import Attendance, Sessions
+from nanobot.wire.sessions import Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_SESSION, META_VERSION, MODERN_VERSIONS
@@ -367,14 +367,8 @@ class McpEndpoint:
 
     async def _listening(self, account: str, settled: Awaitable[Outcome]) -> Outcome:
         """Who listens is there as one with a session is: what it wants to hear of stays connected."""
-        if self._attendance is None:
+        with attending(self._attendance, account):
             return await settled
-        listening = new_id("listening")
-        self._attendance.began(account, listening)
-        try:
-            return await settled
-        finally:
-            self._attendance.ended(account, listening)
 
     def _exchange(
         self, http: HttpRequest, request: Request, meta: Meta, caller: Caller, session: Session | None

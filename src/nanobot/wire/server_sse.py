@@ -7,6 +7,7 @@ stream: this transport knows no resuming.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -16,6 +17,7 @@ from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.ids import new_uuid
 from nanobot.sse import format_event
+from nanobot.wire.attendance import Attendance
 from nanobot.wire.http_request import (
     Disconnected,
     Header,
@@ -49,14 +51,21 @@ _RETRY: Final[Header] = (b"retry-after", b"5")
 class SseEndpoint:
     """A plain ASGI application for `PATHS`.
 
-    `scope["state"]["account"]` names who asks, as for `McpEndpoint`; a session of another account does not
-    exist.
+    `scope["state"]` names who asks and what they brought along, as for `McpEndpoint`; a session of another
+    account does not exist.
     """
 
     def __init__(
-        self, service: Service, *, settings: ServerSettings, session_settings: SessionSettings
+        self,
+        service: Service,
+        *,
+        settings: ServerSettings,
+        session_settings: SessionSettings,
+        attendance: Attendance | None = None,
     ) -> None:
+        """`attendance` is told of the sessions."""
         self._service = service
+        self._attendance = attendance
         self._settings = settings
         self._most = session_settings.max_live
         self._lines: dict[str, _Line] = {}
@@ -94,7 +103,15 @@ class SseEndpoint:
         line.outbox.put(format_event(f"{MESSAGES_PATH}?sessionId={id}".encode(), event="endpoint"))
 
         async def serve() -> None:
-            await serve_duplex(line, self._service, settings=self._settings, account=http.account, session=id)
+            await serve_duplex(
+                line,
+                self._service,
+                settings=self._settings,
+                account=http.account,
+                session=id,
+                attendance=self._attendance,
+                brought=lambda: line.values,
+            )
             line.outbox.close()
 
         try:
@@ -117,7 +134,7 @@ class SseEndpoint:
         check_content_type(http.headers)
         body = await read_body(http, self._settings.max_body_bytes)
         read_message(body)  # so that what is no message is refused here and now
-        if not await line.take(body):
+        if not await line.take(body, http.values or {}):
             raise Refusal(503, RpcError(BUSY, "too many messages wait"), headers=(_RETRY,))
         await send_empty(http.send, 202)
 
@@ -128,13 +145,15 @@ class _Line:
     def __init__(self, account: str) -> None:
         self.account = account
         self.outbox = Outbox()
-        self._put, self._taken = anyio.create_memory_object_stream[bytes](BACKLOG)
+        self.values: Mapping[str, str] = {}
+        """What came along with the message that was received last."""
+        self._put, self._taken = anyio.create_memory_object_stream[tuple[bytes, Mapping[str, str]]](BACKLOG)
 
-    async def take(self, message: bytes) -> bool:
+    async def take(self, message: bytes, values: Mapping[str, str]) -> bool:
         """Whether there was room for a message of the client, if need be after a while."""
         with anyio.move_on_after(BACKLOG_S):
             try:
-                await self._put.send(message)
+                await self._put.send((message, values))
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 raise Refusal(404, RpcError(INVALID_REQUEST, "Session not found")) from None
             return True
@@ -146,7 +165,8 @@ class _Line:
             raise anyio.BrokenResourceError
 
     async def receive(self) -> bytes:
-        return await self._taken.receive()
+        message, self.values = await self._taken.receive()
+        return message
 
     def hang_up(self) -> None:
         """The client has left: nothing more will be received or sent."""

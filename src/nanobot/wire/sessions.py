@@ -11,12 +11,13 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 import anyio
 
 from nanobot.config.model import SessionSettings
 from nanobot.errors import Busy, StoreError
+from nanobot.wire.attendance import Attendance
 from nanobot.wire.call import Audience
 from nanobot.wire.event_stream import Clock
 from nanobot.wire.home import NoStore, SessionRecord, SessionStore
@@ -37,25 +38,6 @@ HANDSHAKE_S: Final = 60.0
 """How long a session lives whose client has only shaken hands."""
 EVICTABLE_S: Final = 10.0
 """How long a session must have rested to make room for another."""
-
-
-class Attendance(Protocol):
-    """Told which sessions are in memory, so that what is held open for one of them goes when it goes.
-
-    What it takes to go on later (`continuations`, JSON by name) is kept with the session.
-    """
-
-    def began(self, account: str, session: str) -> None: ...
-
-    def ended(self, account: str, session: str, *, is_over: bool = True) -> None:
-        """With `is_over` False the session may come back."""
-        ...
-
-    def continuations(self, account: str, session: str) -> Mapping[str, Any]: ...
-
-    def continue_with(self, account: str, session: str, kept: Mapping[str, object]) -> None:
-        """A session that is about to begin comes back with its `continuations`."""
-        ...
 
 
 class Sessions:
