@@ -131,6 +131,7 @@ async def open_app(
                 version=__version__,
                 account=account,
                 last_era=last_era,
+                eras=store.eras,
                 continuation=continuation,
                 launcher=launcher,
                 oauth=oauth,

@@ -15,16 +15,19 @@ TOOL = {"name": "note", "inputSchema": {"type": "object", "properties": {"fail":
 
 @dataclass
 class RecordingServer:
-    """`calls`: headers (lower-case names) and params of every `tools/call`, in order.
+    """`calls`: headers (lower-case names) and params of every `tools/call`; `methods`: of every request.
 
     The tool answers `noted`, or an error with a secret in its text when it is told to `fail`.
     """
 
     url: str = ""
     secret: str = "the-server-said-a-s3cret"
-    calls: list[tuple[Mapping[str, str], Any]] = field(default_factory=list)
+    calls: list[tuple[Mapping[str, str], Any]] = field(default_factory=list[tuple[Mapping[str, str], Any]])
+    methods: list[str] = field(default_factory=list[str])
 
     def answer(self, message: Any, headers: Mapping[str, str]) -> Any:
+        result: Any
+        self.methods.append(message["method"])
         match message["method"]:
             case "initialize":
                 info = {"name": "recorder", "version": "1"}
@@ -69,7 +72,7 @@ def recording() -> Generator[RecordingServer]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     class Server(ThreadingHTTPServer):

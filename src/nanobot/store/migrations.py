@@ -124,7 +124,17 @@ def _mcp_sessions(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials, _owners, _mcp_sessions)
+def _eras(connection: Connection) -> None:
+    connection.exec_driver_sql(
+        """CREATE TABLE eras (
+            definition TEXT NOT NULL PRIMARY KEY,
+            era TEXT NOT NULL,
+            until FLOAT NOT NULL
+        )"""
+    )
+
+
+MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials, _owners, _mcp_sessions, _eras)
 """Step n (from 1) leads from schema n - 1 to n."""
 
 

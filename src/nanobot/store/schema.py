@@ -119,6 +119,15 @@ mcp_sessions = Table(
 )
 """Sessions of MCP clients; `state` is opaque here, `used` is in seconds since the epoch."""
 
+eras = Table(
+    "eras",
+    metadata,
+    Column("definition", Text, primary_key=True),
+    Column("era", Text, nullable=False),
+    Column("until", Float, nullable=False),
+)
+"""What servers spoke, by the digest of their definition; `until` is in seconds since the epoch."""
+
 leases = Table(
     "leases",
     metadata,

@@ -13,6 +13,7 @@ import anyio
 from anyio import to_thread
 
 from nanobot.store.credentials import Credentials
+from nanobot.store.eras import Eras
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
 from nanobot.store.mcp_sessions import McpSessions
@@ -32,6 +33,7 @@ class Store:
     grants: Grants
     credentials: Credentials
     leases: Leases
+    eras: Eras
     mcp_sessions: McpSessions
     processes: Processes
     sealer: Callable[[], Sealer]
@@ -85,6 +87,7 @@ async def open_store(
             grants=Grants(database, clock, sealer),
             credentials=Credentials(database, sealer),
             leases=Leases(database),
+            eras=Eras(database),
             mcp_sessions=McpSessions(database, processes),
             processes=processes,
             sealer=sealer,

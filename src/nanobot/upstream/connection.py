@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
@@ -23,11 +23,11 @@ from anyio.abc import TaskStatus
 from nanobot.addresses import PUBLIC_ONLY
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer
-from nanobot.errors import ConfigError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from nanobot.errors import ConfigError, StoreError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
 from nanobot.http import Http
 from nanobot.narrow import object_of
 from nanobot.upstream.access import Access
-from nanobot.upstream.definition import Remote
+from nanobot.upstream.definition import Remote, digest
 from nanobot.upstream.inputs import completed
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient
@@ -95,11 +95,20 @@ _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
 _ALL_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 
 
+class Eras(Protocol):
+    """Remembers which era servers spoke, by the digest of their definition. May raise `StoreError`."""
+
+    async def find(self, definition: str) -> str | None: ...
+
+    async def save(self, definition: str, era: str) -> None: ...
+
+
 class Upstream:
     """One configured server as `account` uses it. Used by many tasks at once.
 
     `env` is what `${NAME}` is looked up in. Nothing is started before somebody asks for something.
-    `last_era` is what the server spoke to others; `continuation` the session at a remote one to go on with.
+    `last_era` is what the server spoke to others, else `eras` is asked; `continuation` is the session at a
+    remote one to go on with.
     Without a `launcher` only what is not to be confined can be started, without `oauth` nobody can log in.
     """
 
@@ -112,6 +121,7 @@ class Upstream:
         version: str,
         account: str = "",
         last_era: Era | None = None,
+        eras: Eras | None = None,
         continuation: Continuation | None = None,
         launcher: Launcher | None = None,
         oauth: OAuthClient | None = None,
@@ -134,6 +144,8 @@ class Upstream:
             last_era=last_era,
             called=server.name,
         )
+        self._eras = eras if server.protocol == "auto" else None
+        self._remembered: str | None = None
         self._backoff_s = backoff_s
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
@@ -326,6 +338,8 @@ class Upstream:
         try:
             await self._wanted.wait()
             self._secrets = self._launcher.check(self._server, self._env)
+            if self._hello.last_era is None:
+                await self._recall_era()
             while True:
                 lived_s, reason = await self._attempt()
                 if self._login is not None:
@@ -384,6 +398,26 @@ class Upstream:
         """The server may have become another one: the next attempt finds out anew."""
         self._hello = replace(self._hello, last_era=None)
 
+    async def _recall_era(self) -> None:
+        """Begin with what the server spoke before the program was started. It is not believed."""
+        if self._eras is None:
+            return
+        try:
+            self._remembered = await self._eras.find(digest(self._server))
+        except StoreError as e:
+            log.debug("era not known", extra={"server": self.name, "reason": str(e)})
+        if self._remembered in ("legacy", "modern"):
+            self._hello = replace(self._hello, last_era=self._remembered)
+
+    async def _note_era(self, era: Era) -> None:
+        if self._eras is None or era == self._remembered:
+            return
+        self._remembered = era
+        try:
+            await self._eras.save(digest(self._server), era)
+        except StoreError as e:
+            log.debug("era not noted", extra={"server": self.name, "reason": str(e)})
+
     async def _stay(self, connection: Connection) -> str:
         """Be connected until the connection is lost; says why it was."""
         async with task_group() as group:
@@ -391,7 +425,10 @@ class Upstream:
             self._following = Following(connection, self._heard, group) if is_modern else None
             self._told_level = None
             await self._tell_log_level(connection)  # before anybody can ask it for anything
+            was_known = self._hello.last_era == connection.connected.era
             self._adopt(connection)
+            if not was_known:
+                group.start_soon(self._note_era, connection.connected.era)
             group.start_soon(self._remind, connection)
             reason = await connection.lost()
             group.cancel_scope.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +72,15 @@ def secrets_of(server: McpServer, env: Mapping[str, str]) -> Sequence[str]:
         return expanded(server, env, dict.fromkeys(server.ports, 1)).secrets
     except ConfigError:
         return ()
+
+
+def digest(server: McpServer) -> str:
+    """Stands for what the server is, whatever it is called here. Variables count by their names only."""
+    facts = (
+        *(server.url, server.command, server.args, server.cwd, server.workdir, sorted(server.env)),
+        *(server.image, server.dockerfile, server.source, server.transport, str(server.base_dir.absolute())),
+    )
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def port_variables(ports: Mapping[str, int]) -> dict[str, str]:
