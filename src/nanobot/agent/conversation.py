@@ -82,6 +82,11 @@ class Conversation:
     def is_idle(self) -> bool:
         return not self.users and not self._is_working
 
+    @property
+    def waiting(self) -> int:
+        """How many inputs wait for the turns before them."""
+        return len(self._queue)
+
     async def load(self) -> None:
         """Have the history in memory. A turn that a crash has interrupted is noticed and closed here.
 

@@ -126,6 +126,13 @@ class Engine:
             except Duplicate:  # another process has just made it
                 return await self._row(key, account)
 
+    def load(self) -> tuple[int, int]:
+        """How many turns of stored threads are under way, and how many inputs wait for their turn."""
+        conversations = self._conversations.values()
+        return sum(one.running is not None for one in conversations), sum(
+            one.waiting for one in conversations
+        )
+
     async def has_thread(self, id: str, account: str) -> bool:
         """Whether `account` has a thread with this id (or key). Raises `StoreError`."""
         return await self._threads.find(id, account=account) is not None

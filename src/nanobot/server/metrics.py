@@ -6,6 +6,7 @@ import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -53,13 +54,30 @@ class Durations:
             yield _line(f"{name}_count", labels, below)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What is there at one moment. `failed_saves` counts since the start."""
+
+    turns: int
+    waiting_turns: int
+    waiting_writes: int
+    sessions: int
+    unsaved_sessions: int
+    failed_saves: int
+
+
 class Metrics:
     """Counts while the program runs; `text` adds what can be looked up at that moment."""
 
     def __init__(
-        self, *, servers: Callable[[], Iterable[UpstreamState]], audit: AuditLog | None = None
+        self,
+        *,
+        servers: Callable[[], Iterable[UpstreamState]],
+        load: Callable[[], Load],
+        audit: AuditLog | None = None,
     ) -> None:
         self._servers = servers
+        self._load = load
         self._audit = audit
         self.http_requests: Counter[Labels] = Counter()
         self.http_durations = Durations()
@@ -108,6 +126,17 @@ class Metrics:
             "nanobot_upstream_restarts_total",
             "Connections after the first.",
             {(("server", s.name),): s.restarts for s in states},
+        )
+        load = self._load()
+        gauge("nanobot_turns_in_flight", "Turns of conversations under way.", {(): load.turns})
+        gauge("nanobot_turns_waiting", "Inputs behind those of their conversation.", {(): load.waiting_turns})
+        gauge("nanobot_store_writes_waiting", "Writes not begun.", {(): load.waiting_writes})
+        gauge("nanobot_sessions", "Sessions of MCP clients in memory.", {(): load.sessions})
+        gauge("nanobot_sessions_unsaved", "Those with news not on record.", {(): load.unsaved_sessions})
+        counter(
+            "nanobot_session_save_failures_total",
+            "Attempts to save some that failed.",
+            {(): load.failed_saves},
         )
         if self._audit is not None:
             gauge("nanobot_audit_backlog_entries", "Entries in memory.", {(): self._audit.backlog})

@@ -32,7 +32,7 @@ from nanobot.server.event_stream import Closing
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.http_protocol import HttpProtocol
 from nanobot.server.listener import Listener, open_listener
-from nanobot.server.metrics import Measured, MeasuredService, Metrics
+from nanobot.server.metrics import Load, Measured, MeasuredService, Metrics
 from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.overheard import OverheardPages
 from nanobot.server.status import StatusApi
@@ -120,7 +120,18 @@ async def serve_on(
     config = parts.config
     closing = Closing()
 
-    metrics = Metrics(servers=parts.upstreams.states, audit=audit) if with_metrics else None
+    def load() -> Load:
+        running, waiting = parts.engine.load()
+        return Load(
+            turns=running,
+            waiting_turns=waiting,
+            waiting_writes=parts.store.waiting_writes(),
+            sessions=len(endpoint.sessions),
+            unsaved_sessions=endpoint.sessions.unsaved,
+            failed_saves=endpoint.sessions.failed_saves,
+        )
+
+    metrics = Metrics(servers=parts.upstreams.states, load=load, audit=audit) if with_metrics else None
     service = parts.service if metrics is None else MeasuredService(parts.service, metrics)
     store = parts.store
     home = Home(

@@ -68,6 +68,10 @@ class Database:
         """What statements are compiled for."""
         return self._engine.dialect
 
+    @property
+    def waiting_writes(self) -> int:
+        return self._writer.waiting
+
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a transaction; see `Writer.run`."""
         return await self._writer.run(work)

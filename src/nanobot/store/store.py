@@ -36,6 +36,8 @@ class Store:
     eras: Eras
     mcp_sessions: McpSessions
     processes: Processes
+    waiting_writes: Callable[[], int]
+    """How many writes have not been begun."""
     sealer: Callable[[], Sealer]
     """Gives what opens and seals secrets of this home. The first call blocks, and may raise `StoreError`."""
 
@@ -90,6 +92,7 @@ async def open_store(
             eras=Eras(database),
             mcp_sessions=McpSessions(database, processes),
             processes=processes,
+            waiting_writes=lambda: database.waiting_writes,
             sealer=sealer,
         )
     finally:

@@ -60,6 +60,11 @@ class Writer:
         self._jobs.put(job)
         return await job.answer
 
+    @property
+    def waiting(self) -> int:
+        """How many pieces of work have not been begun."""
+        return self._jobs.qsize()
+
     def close(self) -> None:
         """Finish what was given, then end the thread. Blocks."""
         self._closed = True

@@ -195,6 +195,11 @@ class McpEndpoint:
         finally:
             unwatch()
 
+    @property
+    def sessions(self) -> Sessions:
+        """Those that live here. To be looked at, not to be used."""
+        return self._sessions
+
     def close(self) -> None:
         """Refuse new requests and end the streams that wait for news; what is under way will be answered.
 

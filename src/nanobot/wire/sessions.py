@@ -56,6 +56,7 @@ class Sessions:
         """`restored` is told of each session that came back from the store, `parted` of each after it has
         left memory, for whatever reason."""
         self.failed_saves = 0
+        """How often sessions could not be saved; they wait for the next attempt."""
         self._settings = settings
         self._clock = clock
         self._store = store
@@ -77,6 +78,11 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._living)
+
+    @property
+    def unsaved(self) -> int:
+        """How many have news that is not on record yet."""
+        return len(self._unsaved)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._living.values()))
