@@ -7,13 +7,16 @@ from typing import Any
 
 import anyio
 import pytest
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from tests.upstream.world import pooled, until
 from tests.wire.http_peer import Answer, Asked, Peer, answer, events, serving
 
 from nanobot.config.model import McpServer
+from nanobot.errors import UpstreamUnavailable
 from nanobot.upstream.pool import Pool
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.client import Connected
+from nanobot.wire.continuation import Continuation, place_of
 from nanobot.wire.rpc import Payload
 
 pytestmark = pytest.mark.anyio
@@ -51,10 +54,12 @@ async def test_a_session_goes_on_with_its_session_at_the_server_over_a_new_conne
             await until(lambda: any(asked.verb == "DELETE" for asked in peer.asked))
 
 
-async def test_a_session_that_the_server_has_forgotten_begins_anew_and_the_call_is_made() -> None:
+@pytest.mark.parametrize("status", [400, 404])
+async def test_a_session_that_the_server_has_forgotten_begins_anew_and_the_call_is_made(status: int) -> None:
     async def forgetful(asked: Asked) -> Answer:
         if asked.headers.get("mcp-session-id") == "long ago":
-            return Response(status_code=404)
+            unknown = {"code": -32000, "message": "Bad Request: no valid session ID provided"}
+            return JSONResponse({"jsonrpc": "2.0", "id": None, "error": unknown}, status_code=status)
         return None
 
     peer = Peer(forgetful)
@@ -64,6 +69,32 @@ async def test_a_session_that_the_server_has_forgotten_begins_anew_and_the_call_
         kept["far"]["id"] = "long ago"
         pools.continue_with("a", "s", kept)
         assert await use(pools["far"], "s") == {"of": "tools/call"}
+        assert await use(pools["far"], "s") == {"of": "tools/call"}
+        assert peer.times("initialize") == 2
+
+
+async def test_a_session_that_the_server_knows_is_not_ended_by_a_request_that_it_refuses() -> None:
+    async def strict(asked: Asked) -> Answer:
+        refused = asked.method == "tools/call" and peer.times("tools/call") > 1
+        return Response(status_code=400) if refused else None
+
+    peer = Peer(strict)
+    async with serving(peer) as url, pooled(McpServer(name="far", url=url)) as pools:
+        await pools["far"].ready(Caller(account="b"))
+        kept = {"far": {**known(url), "id": "still known"}}
+        pools.continue_with("a", "s", kept)
+        await use(pools["far"], "s")
+        with pytest.raises(UpstreamUnavailable, match="status 400"):
+            await use(pools["far"], "s")
+        assert (peer.times("initialize"), peer.times("tools/call")) == (1, 2)
+
+
+def known(url: str) -> dict[str, Any]:
+    """A session at `url` as it is kept."""
+    about = Connected(
+        era="legacy", version="2025-11-25", server_info={"name": "peer"}, capabilities={}, instructions=""
+    )
+    return Continuation(place_of(url), "", about).to_json()
 
 
 @pytest.mark.parametrize("change", [{"place": "elsewhere"}, {"id": 7}, {"initializeResult": {}}])

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from tests.wire.http_peer import Answer, Asked, Peer, event, events, reply, serving
+from tests.wire.http_peer import Answer, Asked, Peer, answer, event, events, reply, serving
 
 from nanobot.aio import task_group
 from nanobot.http import open_http
@@ -101,23 +101,23 @@ async def test_media_types_are_compared_without_parameters_and_case(kind: str) -
         assert await call(connection) == 1
 
 
-@pytest.mark.parametrize(
-    ("respond", "complaint"),
-    [
-        (lambda asked: Response(status_code=202), "status 202 to a request"),
-        (lambda asked: PlainTextResponse("hello"), "text/plain instead of JSON"),
-        (lambda asked: Response("broken", status_code=500), "status 500"),
-        (lambda asked: Response(status_code=401), "it wants credentials"),
-        (
-            lambda asked: RedirectResponse("http://elsewhere.test/mcp"),
-            "redirects to http://elsewhere.test/mcp",
-        ),
-        (lambda asked: RedirectResponse("/mcp", status_code=302), "redirects to"),
-        (lambda asked: RedirectResponse("/mcp", status_code=307), "in circles"),
-        (lambda asked: events(": nothing\n\n"), "ended before the answer"),
-        (lambda asked: events("data: {}\n\n", "data: garbage\n\n"), "ended before the answer"),
-    ],
-)
+REFUSALS: list[tuple[Callable[[Asked], Answer], str]] = [
+    (lambda asked: Response(status_code=202), "status 202 to a request"),
+    (lambda asked: PlainTextResponse("hello"), "text/plain instead of JSON"),
+    (lambda asked: Response("broken", status_code=500), "status 500"),
+    (lambda asked: Response(status_code=401), "it wants credentials"),
+    (
+        lambda asked: RedirectResponse("http://elsewhere.test/mcp"),
+        "redirects to http://elsewhere.test/mcp",
+    ),
+    (lambda asked: RedirectResponse("/mcp", status_code=302), "redirects to"),
+    (lambda asked: RedirectResponse("/mcp", status_code=307), "in circles"),
+    (lambda asked: events(": nothing\n\n"), "ended before the answer"),
+    (lambda asked: events("data: {}\n\n", "data: garbage\n\n"), "ended before the answer"),
+]
+
+
+@pytest.mark.parametrize(("respond", "complaint"), REFUSALS)
 async def test_an_answer_that_is_none_is_named_and_the_call_is_not_made_again(
     respond: Callable[[Asked], Answer], complaint: str
 ) -> None:
@@ -170,6 +170,38 @@ async def test_a_lost_session_is_begun_again_once_for_all_who_notice() -> None:
     assert peer.times("initialize") == 2
     used = [asked.headers["mcp-session-id"] for asked in peer.asked if asked.method == "tools/call"]
     assert used.count("second") == 10
+
+
+async def test_an_answer_that_comes_late_does_not_bring_the_old_session_back() -> None:
+    answered, begun = anyio.Event(), anyio.Event()
+
+    async def forgetful(asked: Asked) -> Answer:
+        session = asked.headers.get("mcp-session-id")
+        if asked.method == "prompts/get":  # under way while the session is forgotten
+            await begun.wait()
+            return answer(asked, {"late": True}, headers={"Mcp-Session-Id": "first"})
+        if asked.method == "initialize" and peer.session == "second":
+            result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "p"}}
+            news = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            named = {"Mcp-Session-Id": "second"}
+            return events(event(news), answered.wait(), event(reply(asked, result)), headers=named)
+        return Response(status_code=404) if session not in (None, peer.session) else None
+
+    peer = Peer(forgetful)
+    async with connected(peer, lambda method, params: begun.set()) as connection, task_group() as group:
+
+        async def late() -> None:
+            assert await call(connection, "prompts/get") == {"late": True}
+            answered.set()
+
+        group.start_soon(late)
+        while not peer.times("prompts/get"):  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+        peer.session = "second"
+        for _ in range(2):
+            await call(connection)
+    used = [asked.headers["mcp-session-id"] for asked in peer.asked if asked.method == "tools/call"]
+    assert used == ["first", "second", "second"]
 
 
 async def test_a_session_that_cannot_be_begun_again_ends_the_connection() -> None:

@@ -149,6 +149,7 @@ class HttpConnection:
         self._configured = dict(headers)
         self._version: str | None = None
         self._session: str | None = None
+        self._unproven: str | None = None  # a session to go on with that the server has not yet shown to know
         self._refused_with: int | None = None  # the status of the last refusal
         self._post_headers = self._build_post_headers()
         self._ids = count(1)
@@ -164,7 +165,7 @@ class HttpConnection:
 
     async def open(self, continuation: Continuation | None) -> None:
         if continuation is not None and continuation.is_at(self._url):
-            self._session = continuation.id
+            self._session = self._unproven = continuation.id
             self._adopt(continuation.connected)
         else:
             self._adopt(await self._handshake())
@@ -269,7 +270,8 @@ class HttpConnection:
         else:
             headers = headers | {"MCP-Protocol-Version": version, "Mcp-Method": method}
         try:
-            return await self._post(outgoing, encode_request(outgoing.id, method, params), headers)
+            message = encode_request(outgoing.id, method, params)
+            return await self._post(outgoing, message, headers, begins=version is None)
         except Unauthorized:
             raise  # no other handshake would be welcome either
         except Refused as refusal:
@@ -359,7 +361,9 @@ class HttpConnection:
         headers: Mapping[str, str],
         *,
         idle_s: float | None = None,
+        begins: bool = False,
     ) -> Payload:
+        """`begins`: whether the answer names the session that begins with it."""
         place = Place()
         try:
             for _ in range(MAX_REDIRECTS + 1):
@@ -367,8 +371,9 @@ class HttpConnection:
                     "POST", self._url, headers=headers, body=message, idle_s=idle_s
                 ) as reply:
                     if reply.status == 200:
-                        if self._version is None and "Mcp-Session-Id" in reply.headers:
-                            self._session = reply.headers["Mcp-Session-Id"]
+                        self._unproven = None
+                        if begins:
+                            self._session = reply.headers.get("Mcp-Session-Id")
                         kind = media_type(reply)
                         if kind == JSON:
                             return await result_in(reply, outgoing.id)
@@ -380,6 +385,8 @@ class HttpConnection:
                         break
                     if reply.status not in REDIRECTS:
                         self._refused_with = reply.status
+                        if reply.status == 400 and headers.get("Mcp-Session-Id", "") == self._unproven:
+                            raise SessionGone  # some servers say so of a session that they do not know
                         raise await refusal(reply, headers)
                     self._url = redirected(self._url, reply)
             else:
