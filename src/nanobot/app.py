@@ -120,6 +120,7 @@ async def open_app(
         )
 
         exchange = _token_exchange(config, http)
+        hooks = Hooks(config, http, audit=note_hooks)
 
         def connect(
             server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
@@ -136,13 +137,13 @@ async def open_app(
                 launcher=launcher,
                 oauth=oauth,
                 exchange=exchange,
+                checkpoint=hooks.checkpoint(server, account),
             )
 
         servers = [s for s in config.mcp_servers.values() if not s.builtin and s.name not in extra]
         upstreams = Pools(servers, connect, sessions=config.sessions)
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
-        hooks = Hooks(config, http, audit=note_hooks)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
         overhearing = Overhearing.of(config, sources)
         if overhearing is not None:

@@ -94,7 +94,8 @@ def test_one_text_is_one_target(tmp_path: Path) -> None:
         ("?name=x", "pay/x", "bad-hook: A hook needs an event"),
         ("tools/call?tool=x", "pay/x", "bad-hook: No event has tool"),
         ("tools/call?direction=in", "pay/x", "bad-hook: `direction` is request or response"),
-        ("initialize", "pay/x", "bad-hook: Hooks do not run for 'initialize'"),
+        ("initialize", "pay/x", "bad-hook: 'pay/x' cannot answer before 'pay' is connected"),
+        ("subscriptions/listen", "pay/x", "bad-hook: Hooks do not run for 'subscriptions/listen'"),
     ],
 )
 def test_what_could_never_run_is_an_error(tmp_path: Path, key: str, target: str, finding: str) -> None:
@@ -109,7 +110,7 @@ def test_what_could_never_run_is_an_error(tmp_path: Path, key: str, target: str,
 def test_agents_and_sessions_have_events_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "a.py").touch()
     good = {"config": "./a.py#f", "request": "./a.py#f", "response": "./a.py#f", "*": "./a.py#f"}
-    document = {
+    document: dict[str, Any] = {
         "agents": {"main": {"model": "demo", "hooks": good}},
         "hooks": {"session": "./a.py#f"},
         "publish": {"entrypoint": ["main"]},
@@ -143,3 +144,26 @@ def test_secrets_of_hooks_are_not_shown() -> None:
     )
     assert "s3cret" not in json.dumps(shown)
     assert shown["hookSettings"]["env"]["KEY"] == "${KEY}"
+
+
+def servers_with(home: Path, **hooks: Any) -> list[str]:
+    """The complaints about servers with these `hooks`."""
+    servers = {name: {"command": "none", "hooks": of} for name, of in hooks.items()}
+    return [one.message for one in examined(home, {"mcpServers": servers}).diagnostics]
+
+
+def test_servers_that_would_wait_for_one_another_are_an_error(tmp_path: Path) -> None:
+    found = servers_with(
+        tmp_path, a={"initialize": "b/x"}, b={"server/discover": "c/x"}, c={"tools/call": "a/x"}
+    )
+    assert found == [
+        "'b/x' cannot answer before 'a' is connected.",
+        "'c/x' cannot answer before 'b' is connected.",
+    ]
+
+
+def test_hooks_of_every_message_wait_for_nobody(tmp_path: Path) -> None:
+    """A tool that could only answer after a handshake is left out of what the handshake passes."""
+    assert servers_with(tmp_path, a={"*": "b/x"}, b={"*": "a/x"}) == []
+    assert servers_with(tmp_path, a={"initialize": "b/x"}, b={"*?method=initialize": "a/x"}) == []
+    assert servers_with(tmp_path, a={"initialize": "b/x"}, b={"resources/read": "a/x"}) == []

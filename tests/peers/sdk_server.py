@@ -11,6 +11,7 @@ import sys
 from typing import Annotated
 
 import anyio
+from mcp import MCPError
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.resolve import Elicit, Resolve
@@ -50,8 +51,24 @@ async def greet(answer: Annotated[ElicitationResult[Name], Resolve(asked_name)])
 @server.tool()
 async def speak(ctx: Context) -> str:
     """Writes to the log."""
-    await ctx.info("a word")
+    await ctx.info("a word")  # pyright: ignore[reportDeprecated]  # of the era that some clients still speak
     return "spoken"
+
+
+@server.tool()
+async def knock(ctx: Context) -> str:
+    """Pings the client; says what came back."""
+    try:
+        return repr((await ctx.session.send_ping()).meta)
+    except MCPError as e:
+        return f"{e.error.code} {e.error.message}"
+
+
+@server.tool()
+async def caller(ctx: Context) -> str:
+    """The name of the client."""
+    client = ctx.session.client_params
+    return client.client_info.name if client is not None else ""
 
 
 @server.tool()

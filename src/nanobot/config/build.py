@@ -15,6 +15,7 @@ from nanobot.config.build_server import build_server, builtin_server, check_shar
 from nanobot.config.callers import check_personal, personal_headers
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.fields import read_fields
+from nanobot.config.hook_circles import check_hook_circles
 from nanobot.config.keys import DOCUMENT
 from nanobot.config.merge import merge
 from nanobot.config.model import (
@@ -84,6 +85,7 @@ def build(composed: Composed, found: Diagnostics, *, builtin_agents: bool, agent
             servers[name] = built
             check_sharing(built, server, env_vars)
             check_personal(built, server)
+    check_hook_circles(servers, view.under("mcpServers"))
     return Built(
         document=document,
         agents=_each(view, "agents", lambda id_, view: build_agent(id_, view, known, composed.folders)),

@@ -28,21 +28,16 @@ PARAMS: Final = ("name", "direction", "method", "callOnError")
 """What a key of a server may ask for; other events have no parameters."""
 NOT_SEEN: Final = frozenset(
     {
-        "initialize",
-        "ping",
-        "server/discover",
         "subscriptions/listen",
-        "notifications/initialized",
         "notifications/cancelled",
         "notifications/roots/list_changed",
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",
         "notifications/resources/list_changed",
-        "notifications/resources/updated",
         "notifications/subscriptions/acknowledged",
     }
 )
-"""Messages of the connection itself. They never reach a hook, so naming one is an error."""
+"""What we tell a server, and it us, about the connection alone. No hook sees it, so naming it is an error."""
 SCRIPTS: Final = (".js", ".mjs", ".ts")
 
 _ALREADY_DONE: Final = f"{builtin.SYSTEM}/config"

@@ -51,6 +51,10 @@ class HookMapping:
     params: Mapping[str, str] = field(default_factory=dict[str, str])
     targets: tuple[HookTarget, ...] = ()
 
+    def concerns(self, method: str) -> bool:
+        """Whether it could run for some message of `method`."""
+        return self.event in (method, "*") and self.params.get("method", method) == method
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSettings:

@@ -42,7 +42,17 @@ from nanobot.upstream.subscriptions import Subscriptions
 from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
-from nanobot.wire.client import Connected, Connection, ConnectionLost, Heard, Hello, NoAnswer, NoCommonVersion
+from nanobot.wire.client import (
+    Checkpoint,
+    Connected,
+    Connection,
+    ConnectionLost,
+    Denied,
+    Heard,
+    Hello,
+    NoAnswer,
+    NoCommonVersion,
+)
 from nanobot.wire.client_duplex import open_duplex
 from nanobot.wire.client_http import HttpConnection
 from nanobot.wire.client_sse import open_remote
@@ -110,6 +120,7 @@ class Upstream:
     `last_era` is what the server spoke to others, else `eras` is asked; `continuation` is the session at a
     remote one to go on with.
     Without a `launcher` only what is not to be confined can be started, without `oauth` nobody can log in.
+    Handshakes and pings pass `checkpoint`; a server that it denies is not asked again.
     """
 
     def __init__(
@@ -126,6 +137,7 @@ class Upstream:
         launcher: Launcher | None = None,
         oauth: OAuthClient | None = None,
         exchange: TokenExchange | None = None,
+        checkpoint: Checkpoint | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -143,6 +155,7 @@ class Upstream:
             protocol=server.protocol,
             last_era=last_era,
             called=server.name,
+            checkpoint=checkpoint,
         )
         self._eras = eras if server.protocol == "auto" else None
         self._remembered: str | None = None
@@ -351,9 +364,10 @@ class Upstream:
                     self._hurry = anyio.Event()
                     with anyio.move_on_after(pause_s):
                         await self._hurry.wait()
-        except ConfigError as e:  # nothing that time could mend
-            log.warning("server not usable", extra={"server": self.name, "reason": str(e)})
-            self._fail("failed", str(e))
+        except (ConfigError, Denied) as e:  # nothing that time could mend
+            reason = redacted(str(e), self._secrets)
+            log.warning("server not usable", extra={"server": self.name, "reason": reason})
+            self._fail("failed", reason)
             await anyio.sleep_forever()
         finally:
             self._fail("idle", "it was stopped")
@@ -387,6 +401,10 @@ class Upstream:
         except RpcError as e:
             self._forget_era()
             reason = f"it refused the handshake: {e}"
+        except Denied as e:
+            if e.is_final:
+                raise
+            reason = str(e)
         except Exception as e:  # boundary: one server must not end the others
             log.exception("connection ended by a fault", extra={"server": self.name})
             reason = f"an internal fault ({type(e).__name__}); the log has the details"

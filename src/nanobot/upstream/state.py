@@ -18,8 +18,8 @@ class UpstreamState:
     `connections`: how many there are to it; the rest tells of the one that says most.
 
     idle: nobody has needed it · auth_required: a person has to log in, at `auth_url` (or, if that is "", with
-    `nanobot mcp login`) · backoff: waits before the next attempt · failed: its definition cannot be used, so
-    there is no next attempt. `restarts` counts the connections after the first.
+    `nanobot mcp login`) · backoff: waits before the next attempt · failed: its definition cannot be used, or
+    a hook denied the handshake, so there is no next attempt. `restarts` counts connections after the first.
     """
 
     name: str

@@ -6,7 +6,8 @@ facts learned from a server, the errors of a lost connection, the handshake of b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
@@ -30,6 +31,8 @@ from nanobot.wire.versions import (
     MODERN_VERSIONS,
     Era,
 )
+
+log = logging.getLogger(__name__)
 
 PROBE_S: Final = 3.0
 """How long a server may think about `server/discover` before it is taken for one of the legacy era."""
@@ -72,6 +75,38 @@ class NoCommonVersion(NanobotError):
         super().__init__(f"the server speaks MCP {theirs}; nanobot speaks {', '.join(ALL_VERSIONS)}")
 
 
+class Denied(NanobotError):
+    """A checkpoint did not let a message of a handshake, or a ping, through, as `refusal` tells.
+
+    `is_final`: somebody decided so, and would again. Otherwise the checkpoint itself is in trouble.
+    """
+
+    code = "connection.denied"
+
+    def __init__(self, method: str, refusal: RpcError, *, is_final: bool) -> None:
+        super().__init__(f"{method!r} was not let through: {refusal.message}")
+        self.refusal = refusal
+        self.is_final = is_final
+
+
+class Checkpoint(Protocol):
+    """What the messages pass that hold a connection together: the handshake in both directions, and pings."""
+
+    async def exchange(
+        self, method: str, params: Payload, send: Callable[[Payload], Awaitable[Payload]]
+    ) -> Payload:
+        """The answer to a request, which `send` puts to the other side with the params that it may have.
+
+        Either may have been changed on its way. Raises `Denied`, and what `send` raises: `RpcError`,
+        `ConnectionLost`, `NoAnswer`.
+        """
+        ...
+
+    async def notification(self, method: str) -> Payload | None:
+        """The params (None: none) with which a notification may go out. Raises `Denied`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """What we tell a server about ourselves, and what we are willing to speak."""
@@ -85,6 +120,8 @@ class Hello:
     """What we call the server. Its log messages are passed on under this name; with none, as they are."""
     last_era: Era | None = None
     """What the server spoke before, if it is known: tried first, and not believed."""
+    checkpoint: Checkpoint | None = None
+    """What the handshake and pings pass; None: nothing looks at them."""
 
     @property
     def client_info(self) -> dict[str, str]:
@@ -154,7 +191,7 @@ class Handshaker(Protocol):
 
     async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload: ...
 
-    async def tell(self, method: str, *, version: str) -> None: ...
+    async def tell(self, method: str, params: Payload | None = None, *, version: str) -> None: ...
 
 
 def envelope(
@@ -177,8 +214,10 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
     Without `probe`, `initialize` comes first, because a legacy server on a pipe may never answer a method
     it does not know; only its refusal by name (-32022, -32601) leads to the modern era. Where the era of the
     last time is known, its question comes first.
-    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`, `Denied`.
     """
+    hasty = _watched(_Hasty(peer), hello)
+    peer = _watched(peer, hello)
     if hello.protocol == "legacy":
         return await _initialize(peer, hello)
     if hello.protocol == "modern":
@@ -190,10 +229,11 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
         probe = hello.last_era == "modern"
     was_slow = False
     if probe:
-        with anyio.move_on_after(PROBE_S) as haste:
-            if (found := await _probe(peer, hello)) is not None:
+        try:
+            if (found := await _probe(hasty, hello)) is not None:
                 return found
-        was_slow = haste.cancelled_caught
+        except NoAnswer:
+            was_slow = True
     try:
         return await _initialize(peer, hello)
     except (RpcError, NoCommonVersion) as refusal:
@@ -205,6 +245,48 @@ async def shake_hands(peer: Handshaker, hello: Hello, *, probe: bool) -> Connect
         if found is None:
             raise
         return found
+
+
+class _Hasty:
+    """`peer`, asked without much patience. `ask` also raises `NoAnswer`."""
+
+    def __init__(self, peer: Handshaker) -> None:
+        self._peer = peer
+
+    async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
+        with anyio.move_on_after(PROBE_S):
+            return await self._peer.ask(method, params, version=version)
+        raise NoAnswer(PROBE_S)
+
+    async def tell(self, method: str, params: Payload | None = None, *, version: str) -> None:
+        await self._peer.tell(method, params, version=version)
+
+
+def _watched(peer: Handshaker, hello: Hello) -> Handshaker:
+    return peer if hello.checkpoint is None else _Watched(peer, hello.checkpoint)
+
+
+class _Watched:
+    """`peer` behind a checkpoint. `ask` also raises `Denied`."""
+
+    def __init__(self, peer: Handshaker, checkpoint: Checkpoint) -> None:
+        self._peer = peer
+        self._checkpoint = checkpoint
+
+    async def ask(self, method: str, params: Payload, *, version: str | None) -> Payload:
+        async def send(params: Payload) -> Payload:
+            return await self._peer.ask(method, params, version=version)
+
+        return await self._checkpoint.exchange(method, params, send)
+
+    async def tell(self, method: str, params: Payload | None = None, *, version: str) -> None:
+        del params  # nothing that is told in a handshake has any of its own
+        try:
+            allowed = await self._checkpoint.notification(method)
+        except Denied as e:
+            log.info("notification dropped", extra={"method": method, "reason": e.refusal.message})
+        else:
+            await self._peer.tell(method, allowed, version=version)
 
 
 async def _probe(peer: Handshaker, hello: Hello) -> Connected | None:

@@ -63,7 +63,7 @@ async def open_duplex(
 ) -> AsyncGenerator[DuplexConnection]:
     """Shake hands over `duplex` and serve requests until the block ends; then the line is closed.
 
-    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`, `Denied`.
     """
     async with task_group() as group:
         connection = DuplexConnection(duplex, hello, heard, explain, group)
@@ -93,7 +93,7 @@ class DuplexConnection:
         self._group = group
         self._ids = count(1)
         self._waiting: dict[Id, asyncio.Future[Payload | Exception]] = {}
-        self._inbound = Inbound(heard, group, self._tell, called=hello.called)
+        self._inbound = Inbound(heard, group, self._tell, called=hello.called, checkpoint=hello.checkpoint)
         self._complained_at = -math.inf
         self._end_reason: str | None = None
         self._ended = anyio.Event()
@@ -139,9 +139,9 @@ class DuplexConnection:
         finally:
             self._inbound.acknowledged.pop(outgoing.id, None)
 
-    async def tell(self, method: str, *, version: str) -> None:
+    async def tell(self, method: str, params: Payload | None = None, *, version: str) -> None:
         del version
-        await self._send(encode_notification(method))
+        await self._send(encode_notification(method, params))
 
     async def _exchange(self, outgoing: Outgoing, method: str, params: Payload) -> Payload:
         # An outcome, never an exception, is put into the future: nobody might be left to retrieve it.

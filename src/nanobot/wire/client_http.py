@@ -25,6 +25,7 @@ from nanobot.wire.carrier import Carrier
 from nanobot.wire.client import (
     Connected,
     ConnectionLost,
+    Denied,
     Heard,
     Hello,
     NoAnswer,
@@ -111,7 +112,7 @@ async def open_streamable_http(
 
     A `continuation` of that address stands for the handshake; one that the server has forgotten is replaced
     by a new session with the first request. `headers` go with every request.
-    Raises `NotStreamable`, `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    Raises `NotStreamable`, `NoCommonVersion`, `RpcError`, `ConnectionLost`, `Denied`.
     """
     async with task_group() as group:
         connection = HttpConnection(http, url, hello, heard, headers, group)
@@ -153,7 +154,7 @@ class HttpConnection:
         self._refused_with: int | None = None  # the status of the last refusal
         self._post_headers = self._build_post_headers()
         self._ids = count(1)
-        self._inbound = Inbound(heard, group, self._reply, called=hello.called)
+        self._inbound = Inbound(heard, group, self._reply, called=hello.called, checkpoint=hello.checkpoint)
         self._renewal = anyio.Lock()
         self._hearing: anyio.CancelScope | None = None
         self._end_reason: str | None = None
@@ -232,7 +233,7 @@ class HttpConnection:
             reason = "its session ended and no new one began"
             try:
                 self._adopt(await shake_hands(self, replace(self._hello, protocol="legacy"), probe=False))
-            except (RpcError, ConnectionLost, NoCommonVersion) as e:
+            except (RpcError, ConnectionLost, NoCommonVersion, Denied) as e:
                 raise ConnectionLost(f"{reason}: {e}", maybe_sent=False) from e
             finally:
                 if self._version is None:
@@ -279,10 +280,10 @@ class HttpConnection:
         except Later as later:
             raise ConnectionLost(f"HTTP status {later.status}", maybe_sent=False) from later
 
-    async def tell(self, method: str, *, version: str) -> None:
+    async def tell(self, method: str, params: Payload | None = None, *, version: str) -> None:
         self._version = version
         self._post_headers = self._build_post_headers()
-        await self._tell(encode_notification(method), method)
+        await self._tell(encode_notification(method, params), method)
 
     async def listen(self, params: Payload, acknowledged: Callable[[Payload], None] | None = None) -> None:
         """Keep a subscription open until the server ends it. Raises `RpcError`, `ConnectionLost`."""

@@ -58,7 +58,7 @@ async def open_remote(
     """Shake hands with the server at `url` by the transport it speaks; serve requests until the block ends.
 
     `continuation`: see `open_streamable_http`; the older transport has no sessions.
-    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`, `Denied`.
     """
     refused: NotStreamable | None = None
     if transport != "sse":
@@ -90,7 +90,7 @@ async def open_http_sse(
 ) -> AsyncGenerator[DuplexConnection]:
     """Shake hands over HTTP+SSE and serve requests until the block ends; the end of its stream is the end.
 
-    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`.
+    Raises `NoCommonVersion`, `RpcError`, `ConnectionLost`, `Denied`.
     """
     sent = {**headers, "Accept": EVENTS, "Accept-Encoding": "identity"}
     try:

@@ -9,10 +9,18 @@ from typing import Final
 import msgspec
 from anyio.abc import TaskGroup
 
-from nanobot.wire.client import Heard
+from nanobot.wire.client import Checkpoint, Denied, Heard
 from nanobot.wire.notifications import ACKNOWLEDGED, LOG_MESSAGE, PROGRESS
 from nanobot.wire.outgoing import Outgoing, answer, subscription_of, token_of, unexpected
-from nanobot.wire.rpc import Notification, Payload, Request, RpcError, encode_error
+from nanobot.wire.rpc import (
+    EMPTY,
+    Notification,
+    Payload,
+    Request,
+    RpcError,
+    encode_error,
+    encode_response,
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +41,11 @@ class Inbound:
         reply: Callable[[bytes], Awaitable[None]],
         *,
         called: str = "",
+        checkpoint: Checkpoint | None = None,
     ) -> None:
-        """`called`: see `Hello`."""
+        """`called`, `checkpoint`: see `Hello`."""
         self._called = called
+        self._checkpoint = checkpoint
         self._heard = heard
         self._group = group
         self._reply = reply
@@ -77,7 +87,10 @@ class Inbound:
 
     async def _answer(self, question: Request, concerned: Outgoing | None) -> None:
         try:
-            reply = await (answer(question, None) if concerned is None else concerned.answer(question))
+            if question.method == "ping" and self._checkpoint is not None:
+                reply = await _pong(question, self._checkpoint)
+            else:
+                reply = await (answer(question, None) if concerned is None else concerned.answer(question))
         except Exception:  # boundary: one question of a server
             log.exception("question not answered", extra={"method": question.method})
             reply = encode_error(question.id, unexpected(question.method))
@@ -95,6 +108,21 @@ class Inbound:
         able = [request for request in self.under_way.values() if request.call.notify is not None]
         callers = {(request.call.caller.account, request.call.caller.session) for request in able}
         return able[0] if len(callers) == 1 else None
+
+
+async def _pong(ping: Request, checkpoint: Checkpoint) -> bytes:
+    """The encoded answer to a ping of the server, as far as `checkpoint` lets it have one."""
+
+    async def answer(params: Payload) -> Payload:
+        del params  # a ping asks for nothing but a sign of life
+        return EMPTY
+
+    try:
+        return encode_response(ping.id, await checkpoint.exchange(ping.method, ping.params, answer))
+    except Denied as e:
+        return encode_error(ping.id, e.refusal)
+    except RpcError as e:  # what a checkpoint made of the answer
+        return encode_error(ping.id, e)
 
 
 def signed(params: Payload, server: str) -> Payload:

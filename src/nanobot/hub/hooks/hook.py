@@ -21,14 +21,18 @@ class HookFailed(NanobotError):
 
 
 class HookRejected(RpcError):
-    """A message was stopped by the hook `key`, at its target `target`; `reason` is for people."""
+    """A message was stopped by the hook `key`, at its target `target`; `reason` is for people.
+
+    `is_decision`: the hook said no. Otherwise it failed to say anything.
+    """
 
     code = "hook.rejected"
 
-    def __init__(self, *, key: str, target: str, direction: str, reason: str) -> None:
+    def __init__(self, *, key: str, target: str, direction: str, reason: str, is_decision: bool) -> None:
         data = {"hook": key, "target": target, "direction": direction, "reason": reason}
         super().__init__(REJECTED, reason, Payload.of(data))
         self.reason = reason
+        self.is_decision = is_decision
 
 
 class Hook(Protocol):

@@ -11,10 +11,12 @@ import anyio
 from anyio.abc import TaskStatus
 
 from nanobot.config.expand import expand
+from nanobot.config.hook_circles import handshake_hooks
 from nanobot.config.model import Config, HookMapping, HookTarget, McpServer
 from nanobot.http import Http
 from nanobot.hub.hooks.events import EventHooks
 from nanobot.hub.hooks.greeting import greeting
+from nanobot.hub.hooks.handshake import HookedHandshake
 from nanobot.hub.hooks.hook import Hook
 from nanobot.hub.hooks.matching import Matching
 from nanobot.hub.hooks.messages import MessageHooks
@@ -77,6 +79,15 @@ class Hooks:
         """`sources`, those with hooks behind them; the others are the same objects."""
         return {name: self._around(name, source) for name, source in sources.items()}
 
+    def checkpoint(self, server: McpServer, account: str) -> HookedHandshake | None:
+        """What connections of `account` to a configured server pass; None where no hook looks."""
+        passing = handshake_hooks(server.name, {**self._config.mcp_servers, server.name: server})
+        if not passing and not any(mapping.concerns("ping") for mapping in server.hooks):
+            return None
+        return HookedHandshake(
+            self._messages(server.name, passing), self._messages(server.name, server.hooks), account
+        )
+
     def agents(self) -> dict[str, EventHooks]:
         """The hooks of agents, by id; agents without any are not in it."""
         return {
@@ -94,7 +105,10 @@ class Hooks:
         server = self._config.mcp_servers.get(name)
         if server is None or not server.hooks:
             return source
-        return Hooked(source, MessageHooks(name, self._matching(name, server.hooks), self._audit))
+        return Hooked(source, self._messages(name, server.hooks))
+
+    def _messages(self, server: str, mappings: Sequence[HookMapping]) -> MessageHooks:
+        return MessageHooks(server, self._matching(server, mappings), self._audit)
 
     def _matching(self, owner: str, mappings: Sequence[HookMapping]) -> Matching:
         return Matching(owner, mappings, self._open)

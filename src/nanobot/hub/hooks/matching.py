@@ -45,10 +45,8 @@ class Mapped:
 
     def could_match(self, event: str, direction: str) -> bool:
         """Whether some message of this method and direction could match."""
-        if self.config.event not in (event, "*"):
-            return False
-        wanted = self.config.params
-        return wanted.get("direction", direction) == direction and wanted.get("method", event) == event
+        is_that_way = self.config.params.get("direction", direction) == direction
+        return is_that_way and self.config.concerns(event)
 
     def call(self, outer: Call) -> Call:
         """The company of what this hook does for `outer`. Raises `HookFailed` when it is too deep."""

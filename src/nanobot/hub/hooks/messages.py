@@ -62,6 +62,14 @@ class MessageHooks:
     def hear_notifications(self) -> bool:
         return self._matching.hears_notifications()
 
+    async def pass_on(
+        self, method: str, direction: Direction, message: JsonObject, call: Call, *, about: JsonObject
+    ) -> Passed:
+        """As `run`, without any work for a message that no hook could be meant for."""
+        if not self.concern(method, direction):
+            return Passed(message)
+        return await self.run(method, direction, message, call, about=about)
+
     async def run(
         self, method: str, direction: Direction, message: JsonObject, call: Call, *, about: JsonObject
     ) -> Passed:
@@ -81,7 +89,7 @@ class MessageHooks:
         if run.rejection is not None:
             mapped, target = run.rejection
             reason = "; ".join(run.objections)
-            raise HookRejected(key=mapped.key, target=target.text, direction=direction, reason=reason)
+            raise _stopped(mapped, target, direction, reason, is_decision=True)
         return Passed(run.message, run.original is not None, run.reasons)
 
     async def _ask(
@@ -116,7 +124,7 @@ class MessageHooks:
                 return
             note("failed", str(e))
             reason = f"hook {target.text!r} failed: {e}"
-            raise HookRejected(key=mapped.key, target=target.text, direction=direction, reason=reason) from e
+            raise _stopped(mapped, target, direction, reason, is_decision=False) from e
         note(status, reason)
         if status == "rejected":
             run.rejection = run.rejection or (mapped, target)
@@ -150,6 +158,14 @@ class MessageHooks:
                     final=_encode(run.message) if run.original is not None else None,
                 )
             )
+
+
+def _stopped(
+    mapped: Mapped, target: Target, direction: Direction, reason: str, *, is_decision: bool
+) -> HookRejected:
+    return HookRejected(
+        key=mapped.key, target=target.text, direction=direction, reason=reason, is_decision=is_decision
+    )
 
 
 def _params(method: str, direction: Direction, message: JsonObject, about: JsonObject) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """A server with hooks: every message that passes between it and us goes through them, in both directions.
 
-What holds a connection together (handshake, ping, cancellation) stays below this and is not seen here.
+What holds a connection together stays below this: its handshake and its pings pass `handshake.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from nanobot.hub.hooks.answers import Direction
 from nanobot.hub.hooks.hook import JsonObject
 from nanobot.hub.hooks.messages import MessageHooks, Passed
 from nanobot.hub.hooks.news import News
+from nanobot.hub.hooks.outcome import error_answer, result_or_raise
 from nanobot.wire.call import NOBODY, Call, Caller
-from nanobot.wire.rpc import TIMEOUT, Payload, RpcError
+from nanobot.wire.rpc import Payload, RpcError
 from nanobot.wire.source import Entry, Kind, Source
 
 log = logging.getLogger(__name__)
@@ -54,10 +55,10 @@ class Hooked(Around):
         try:
             entries = await self._inner.listing(kind, caller)
         except (RpcError, UpstreamError, Busy) as e:
-            passed = await self._pass(method, "response", _error(request, e), call, {})
+            passed = await self._pass(method, "response", error_answer(request, e), call, {})
             if not passed.is_mutated:
                 raise
-            result = _result_or_raise(passed.message)
+            result = result_or_raise(passed.message)
         else:
             if not self._hooks.concern(method, "response"):
                 return entries
@@ -66,7 +67,7 @@ class Hooked(Around):
             passed = await self._pass(method, "response", answer, call, {})
             if not passed.is_mutated:
                 return entries
-            result = _result_or_raise(passed.message)
+            result = result_or_raise(passed.message)
         return [Entry(str(item[key]), Payload.of(item)) for item in result.get(member) or () if key in item]
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
@@ -86,17 +87,17 @@ class Hooked(Around):
         try:
             result = await self._answered(method, params, call)
         except (RpcError, UpstreamError, Busy) as e:
-            passed = await self._pass(method, "response", _error(request, e), call, about)
+            passed = await self._pass(method, "response", error_answer(request, e), call, about)
             if not passed.is_mutated:
                 raise
             traces["response"] = passed.trace
-            return _traced(Payload.of(_result_or_raise(passed.message)), traces)
+            return _traced(Payload.of(result_or_raise(passed.message)), traces)
         if self._hooks.concern(method, "response"):
             answer = {"jsonrpc": "2.0", "id": request["id"], "result": result.object()}
             passed = await self._pass(method, "response", answer, call, about)
             if passed.is_mutated:
                 traces["response"] = passed.trace
-                result = Payload.of(_result_or_raise(passed.message))
+                result = Payload.of(result_or_raise(passed.message))
         return _traced(result, traces) if traces else result
 
     async def _answered(self, method: str, params: Payload, call: Call) -> Payload:
@@ -131,13 +132,13 @@ class Hooked(Around):
             try:
                 answer = await ask(method, params)
             except RpcError as e:
-                passed = await self._pass(method, "response", _error(question, e), call, about)
+                passed = await self._pass(method, "response", error_answer(question, e), call, about)
                 if not passed.is_mutated:
                     raise
-                return Payload.of(_result_or_raise(passed.message))
+                return Payload.of(result_or_raise(passed.message))
             reply = {"jsonrpc": "2.0", "id": question["id"], "result": answer.object()}
             passed = await self._pass(method, "response", reply, call, about)
-            return Payload.of(_result_or_raise(passed.message)) if passed.is_mutated else answer
+            return Payload.of(result_or_raise(passed.message)) if passed.is_mutated else answer
 
         return asked
 
@@ -147,33 +148,11 @@ class Hooked(Around):
     async def _pass(
         self, method: str, direction: Direction, message: JsonObject, call: Call, about: JsonObject
     ) -> Passed:
-        if not self._hooks.concern(method, direction):
-            return Passed(message)
-        return await self._hooks.run(method, direction, message, call, about=about)
+        return await self._hooks.pass_on(method, direction, message, call, about=about)
 
 
 def _params(passed: Passed) -> JsonObject:
     return passed.message.get("params", {})
-
-
-def _error(request: JsonObject, failure: RpcError | UpstreamError | Busy) -> JsonObject:
-    """The answer a request failed with. Where none came there is one all the same: hooks see every end."""
-    if isinstance(failure, RpcError):
-        error: JsonObject = {"code": failure.rpc_code, "message": failure.message}
-        if failure.data is not None:
-            error["data"] = failure.data.value
-    else:
-        error = {"code": TIMEOUT, "message": str(failure)}
-    return {"jsonrpc": "2.0", "id": request["id"], "error": error}
-
-
-def _result_or_raise(message: JsonObject) -> JsonObject:
-    """The result of an answer; raises the error that it is instead."""
-    error = message.get("error")
-    if error is None:
-        return message["result"]
-    data = Payload.of(error["data"]) if "data" in error else None
-    raise RpcError(error["code"], error["message"], data)
 
 
 def _traced(result: Payload, traces: JsonObject) -> Payload:
