@@ -86,14 +86,20 @@ class UpstreamError(NanobotError):
 
 
 class UpstreamUnavailable(UpstreamError):
-    """`server` cannot be reached now. `reason` is short; `maybe_sent`: the request may have run."""
+    """`server` cannot be reached now. `reason` is short; `maybe_sent`: the request may have run.
+
+    `for_caller`: it was for what this caller brought along, or did not; another one may be served.
+    """
 
     code = "upstream.unavailable"
 
-    def __init__(self, server: str, reason: str, *, maybe_sent: bool = False) -> None:
+    def __init__(
+        self, server: str, reason: str, *, maybe_sent: bool = False, for_caller: bool = False
+    ) -> None:
         super().__init__(server, f"MCP server {server!r} is not available: {reason}")
         self.reason = reason
         self.maybe_sent = maybe_sent
+        self.for_caller = for_caller
 
 
 class LoginRequired(UpstreamUnavailable):

@@ -9,6 +9,8 @@ import pytest
 from tests.hub.world import Server, config, refs, running, tool
 
 from nanobot.config.model import McpServer
+from nanobot.errors import UpstreamUnavailable
+from nanobot.hub.catalogue import RETRY_SPACING_S
 from nanobot.wire.call import NOBODY, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RpcError
 from nanobot.wire.source import Entry, Kind
@@ -84,13 +86,34 @@ async def test_a_server_that_comes_back_is_listed_again() -> None:
     async with running(config(), server) as hub:
         listing = await hub.tools(refs("s"))
         assert [one.code for one in listing.missing] == ["upstream.unavailable"]
+        began = anyio.current_time()
         for _ in range(50):
             await hub.tools(refs("s"))
-        assert len(server.listed) < 10  # readers do not hammer a dead server
+        spent_s = anyio.current_time() - began
+        assert len(server.listed) <= 2 + spent_s / RETRY_SPACING_S  # readers do not hammer a dead server
         server.is_down = False
         server.says_changed("tools")
         listing = await hub.tools(refs("s"))
         assert [one.name for one in listing.items] == ["t"]
+
+
+@pytest.mark.parametrize("for_caller", [False, True])
+async def test_another_caller_is_a_reason_to_list_again_once_and_only_if_the_last_was_refused(
+    for_caller: bool,
+) -> None:
+    class Down(Server):
+        async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
+            asked.append(caller.values["token"])
+            raise UpstreamUnavailable(self.name, "no", for_caller=for_caller)
+
+    asked: list[str] = []
+    async with running(config(), Down("s"), personal=("s",)) as hub:
+        began = anyio.current_time()
+        for number in range(12):
+            await hub.tools(refs("s"), Caller(account="a", values={"token": "ab"[number % 2]}), wait_s=30)
+        spent_s = anyio.current_time() - began
+        assert len(asked) <= (3 if for_caller else 2) + spent_s / RETRY_SPACING_S
+        assert asked[:2] == (["a", "b"] if for_caller else asked[:2])
 
 
 async def test_a_change_during_a_listing_leads_to_another_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,8 +99,8 @@ def refs(*texts: str) -> tuple[Reference, ...]:
 
 
 @asynccontextmanager
-async def running(settings: Config, *sources: Source) -> AsyncGenerator[Hub]:
-    hub = Hub(settings, {source.name: source for source in sources})
+async def running(settings: Config, *sources: Source, personal: Collection[str] = ()) -> AsyncGenerator[Hub]:
+    hub = Hub(settings, {source.name: source for source in sources}, personal=personal)
     async with task_group() as group:
         await group.start(hub.run)
         yield hub

@@ -11,7 +11,7 @@ from tests.wire.http_peer import Answer, Asked, Peer, serving
 
 from nanobot.config.model import McpServer
 from nanobot.errors import UpstreamUnavailable
-from nanobot.wire.call import Call
+from nanobot.wire.call import Call, Caller
 from nanobot.wire.rpc import Payload
 
 pytestmark = pytest.mark.anyio
@@ -40,6 +40,29 @@ async def test_a_server_that_vanishes_is_found_again_when_it_is_back() -> None:
             await until(lambda: upstream.state.state == "ready")
             assert await use(upstream, "work") == {"of": "tools/call"}
             assert upstream.state.restarts == 1
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(500, 1), (403, 2), (401, 2)])
+async def test_another_token_ends_a_pause_once_and_only_if_the_last_was_refused(
+    status: int, attempts: int
+) -> None:
+    async def refusing(asked: Asked) -> Answer:
+        return Response(status_code=status)
+
+    peer = Peer(refusing)
+    async with serving(peer) as url:
+        headers = {"X-Token": "${http:bearer-token}"}
+        far = McpServer(
+            name="far", url=url, headers=headers, personal_headers=frozenset(headers), protocol="legacy"
+        )
+        async with running(far, backoff_s=(1000.0,)) as upstream:
+            for number in range(6):
+                call = Call(caller=Caller(values={"http:bearer-token": f"token-{number % 2}"}))
+                with pytest.raises(UpstreamUnavailable, match=f"status {status}"):
+                    await use(upstream, "work", call)
+            assert peer.times("initialize") == attempts
+            sent = [asked.headers["x-token"] for asked in peer.asked if asked.method == "initialize"]
+            assert sent == ["token-0", "token-1"][:attempts]
 
 
 async def test_a_cut_answer_costs_a_call_but_not_a_list() -> None:

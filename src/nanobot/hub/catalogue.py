@@ -12,13 +12,13 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from nanobot.aio import task_group
-from nanobot.errors import NanobotError
+from nanobot.errors import NanobotError, UpstreamUnavailable
 from nanobot.hub.published import Missing
 from nanobot.wire.call import NOBODY, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RpcError
@@ -30,6 +30,8 @@ FILL_LIMIT_S = 120.0
 """A listing that takes longer (all pages) has failed."""
 FILL_SPACING_S = 0.25
 """Shortest time between the starts of two listings of one shelf, however often it is said to change."""
+MAX_TRIED = 1000
+"""How many callers may each cause an attempt at once after one that failed for what another had brought."""
 RETRY_SPACING_S = 1.0
 """How long after a failure a reader may cause the next attempt; a server's own news does so at once."""
 
@@ -54,6 +56,17 @@ class Shelf:
     retry_at: float = -math.inf
     spent_s: float = 0.0
     """Time that failed first listings have taken: readers wait for a server once, not at every attempt."""
+
+    tried: set[int] = field(default_factory=set[int])
+    """What callers had brought along who were refused since the last success."""
+
+    def note_attempt(self, caller: Caller) -> bool:
+        """It is listed for `caller`; whether that is the first time with what this one brought along."""
+        key = hash(frozenset(caller.values.items()))
+        is_new = key not in self.tried and len(self.tried) < MAX_TRIED
+        if is_new:
+            self.tried.add(key)
+        return is_new
 
     @property
     def is_settled(self) -> bool:
@@ -125,7 +138,7 @@ class Catalogue:
             shelf = self.shelf(caller.account, server, kind)
             shelf.is_wanted = True
             if shelf.account is not None:
-                if shelf.failure is not None and caller.values != shelf.caller.values:
+                if shelf.failure is not None and shelf.failure.for_caller and shelf.note_attempt(caller):
                     shelf.retry_at = -math.inf  # this caller may bring what the last one lacked
                 shelf.caller = caller
             if shelf.is_stale and now >= shelf.retry_at:
@@ -169,6 +182,7 @@ class Catalogue:
             if pause_s > 0:
                 await anyio.sleep(pause_s)
             shelf.is_stale = False
+            shelf.note_attempt(shelf.caller)
             outcome = await _listing(shelf)
             self._put(shelf, outcome)
         finally:
@@ -199,6 +213,7 @@ class Catalogue:
                 self._revise(shelf)
             shelf.failure = None
             shelf.spent_s = 0.0
+            shelf.tried.clear()
         if is_news:
             self._changed(shelf.kind, shelf.account)
 
@@ -233,7 +248,8 @@ async def _listing(shelf: Shelf) -> tuple[Entry, ...] | Missing:
             return ()
         failure = Missing(source.name, e.code, f"MCP server {source.name!r} refused to list {kind}: {e}")
     except NanobotError as e:
-        failure = Missing(source.name, e.code, str(e))
+        for_caller = isinstance(e, UpstreamUnavailable) and e.for_caller
+        failure = Missing(source.name, e.code, str(e), for_caller)
     except TimeoutError:
         message = f"MCP server {source.name!r} did not list its {kind} within {FILL_LIMIT_S:g} s."
         failure = Missing(source.name, "upstream.timeout", message)

@@ -36,6 +36,8 @@ class Missing:
     server: str
     code: str
     message: str
+    for_caller: bool = field(default=False, compare=False)
+    """Whether the server failed for what the caller brought along, or did not."""
 
     @property
     def is_failure(self) -> bool:

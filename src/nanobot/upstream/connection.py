@@ -171,6 +171,7 @@ class Upstream:
         self._continuation = continuation
         self._live: Connection | None = None
         self._failure: str | None = None
+        self._is_refused = False  # the last attempt failed for what a caller had brought along
         self._next_attempt = math.inf
         self._wanted = anyio.Event()
         self._hurry = anyio.Event()  # the pause before the next attempt is over
@@ -270,10 +271,10 @@ class Upstream:
             self._live.keeps_session = True
 
     async def _headers_of(self, caller: Caller, personal: PersonalHeaders) -> Mapping[str, str]:
-        """The headers of a request of `caller`. A server that refused other ones is asked again at once."""
-        before = personal.latest
+        """The headers of a request of `caller`. A server that refused others is asked again at once, but once
+        for the same ones; one that is down is not."""
         headers = await personal.made_for(caller)
-        if headers != before and self.state.state == "backoff":
+        if self._is_refused and self.state.state == "backoff" and personal.note_attempt(headers):
             self._failure = None
             self._unsettle()
             self._hurry.set()
@@ -297,7 +298,10 @@ class Upstream:
                     continue
                 unsafe = e.maybe_sent and method not in REPEATABLE
                 if unsafe or not may_repeat or isinstance(e, Refused | AuthorizationFailed):
-                    raise UpstreamUnavailable(self.name, e.reason, maybe_sent=e.maybe_sent) from e
+                    for_caller = isinstance(e, Refused) and e.is_for_caller
+                    raise UpstreamUnavailable(
+                        self.name, e.reason, maybe_sent=e.maybe_sent, for_caller=for_caller
+                    ) from e
                 may_repeat = False
 
     async def _connection(self) -> Connection:
@@ -311,7 +315,8 @@ class Upstream:
                     raise self._login
                 self._try_again()  # the address that we have told leads nowhere by now
             if self._failure is not None:
-                raise UpstreamUnavailable(self.name, self._failure + self._when())
+                reason = self._failure + self._when()
+                raise UpstreamUnavailable(self.name, reason, for_caller=self._is_refused)
             self._wanted.set()
             await self._settled.wait()
 
@@ -378,6 +383,9 @@ class Upstream:
         """Connect and stay connected: for how many seconds (None: never was), and why it ended."""
         self._unsettle()
         self._failure = None
+        self._is_refused = False
+        if self._personal is not None:
+            self._personal.note_attempt(self._personal.latest)
         self._enter("starting")
         ready_at: float | None = None
         reason = ""
@@ -397,6 +405,7 @@ class Upstream:
             self._login = e
         except (StartFailed, ConnectionLost, NoCommonVersion) as e:
             reason = str(e)
+            self._is_refused = isinstance(e, Refused) and e.is_for_caller
             self._forget_era()
         except RpcError as e:
             self._forget_era()
@@ -507,6 +516,8 @@ class Upstream:
         is_return = self._connections > 0 or self.state.last_error != ""
         self._live = connection
         self._continuation = None
+        if self._personal is not None:
+            self._personal.are_welcome()
         self._hello = replace(self._hello, last_era=connected.era)
         self._enter(
             "ready",

@@ -25,6 +25,8 @@ from nanobot.wire.carrier import Carrier
 log = logging.getLogger(__name__)
 
 AUTHORIZATION: Final = "Authorization"
+MAX_TRIED: Final = 1000
+"""How many callers may each have a server that refused others asked at once, until it accepts one."""
 
 
 class PersonalHeaders:
@@ -41,6 +43,7 @@ class PersonalHeaders:
         self._templates = {name: server.headers[name] for name in sorted(server.personal_headers)}
         self._env = env
         self._has_warned = False
+        self._tried: set[int] = set()
         self.latest: Mapping[str, str] = {}
 
     @staticmethod
@@ -76,22 +79,37 @@ class PersonalHeaders:
                 name, value = expand(template, values), expand(written, values)
                 check_header(self._server, place, name, value)
             except UnsetVariable as e:
-                raise UpstreamUnavailable(self._server.name, _missing(place, e.name)) from e
+                raise self._unavailable(_missing(place, e.name)) from e
             except ConfigError as e:
-                raise UpstreamUnavailable(self._server.name, str(e)) from e
+                raise self._unavailable(str(e)) from e
             headers[name] = value
         token = caller.values.get(BEARER_TOKEN, "")
         if token and self._exchange is not None:
             try:
                 exchanged = await self._exchange.token(token, self._server.url)
             except AuthorizationFailed as e:
-                raise UpstreamUnavailable(self._server.name, str(e)) from e
+                raise self._unavailable(str(e)) from e
             if exchanged:
                 headers[self._authorization] = f"Bearer {exchanged}"
         if self._templates:
             self._warn(token)
         self.latest = headers
         return headers
+
+    def note_attempt(self, headers: Mapping[str, str]) -> bool:
+        """`headers` are tried; whether for the first time since an attempt to connect succeeded."""
+        key = hash(frozenset(headers.items()))
+        is_new = key not in self._tried and len(self._tried) < MAX_TRIED
+        if is_new:
+            self._tried.add(key)
+        return is_new
+
+    def are_welcome(self) -> None:
+        """An attempt to connect has succeeded."""
+        self._tried.clear()
+
+    def _unavailable(self, reason: str) -> UpstreamUnavailable:
+        return UpstreamUnavailable(self._server.name, reason, for_caller=True)
 
     def _warn(self, token: str) -> None:
         """Say once that a token goes to somebody else than it says it is for."""

@@ -178,6 +178,8 @@ class HttpConnection:
         except RpcError as refusal:
             if self._refused_with in NOT_STREAMABLE and refusal.rpc_code != UNSUPPORTED_VERSION:
                 raise NotStreamable(refusal) from refusal
+            if self._refused_with == 403:  # whatever its body says
+                raise Refused(403, f"it refused the handshake: {refusal}") from refusal
             raise
 
     @property

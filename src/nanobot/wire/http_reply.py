@@ -49,6 +49,11 @@ class Refused(ConnectionLost):
         super().__init__(reason, maybe_sent=status >= 500)
         self.status = status
 
+    @property
+    def is_for_caller(self) -> bool:
+        """Whether it was for who asked: another token might be welcome."""
+        return self.status in (401, 403)
+
 
 class Unauthorized(Refused):
     """The server wants a token, or another one than it got (HTTP status 401)."""
