@@ -31,7 +31,7 @@ from nanobot.hub.hub import Hub
 from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
 from nanobot.hub.relay import lone_server
-from nanobot.hub.roots import Root, Rooted
+from nanobot.hub.roots import Rooted, nothing, within
 from nanobot.hub.sampling import sampled
 from nanobot.hub.traced import TracedService, TracedSource
 from nanobot.llm.router import Models
@@ -43,6 +43,7 @@ from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient, callback_uri
 from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.pools import Pools
+from nanobot.upstream.roots import Root
 from nanobot.upstream.sandbox import find_sandbox
 from nanobot.upstream.traced_http import TracedHttp
 from nanobot.wire.continuation import Continuation
@@ -108,7 +109,7 @@ async def open_app(
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
         sandbox = find_sandbox()
-        launcher = Launcher(sandbox=sandbox, home=config.home)
+        launcher = Launcher(sandbox=sandbox, home=config.home, roots=roots)
         to_servers = http if tracer is None else TracedHttp(http, tracer)
         oauth = OAuthClient(
             http=http,
@@ -152,8 +153,7 @@ async def open_app(
             sources = {name: TracedSource(source, tracer) for name, source in sources.items()}
         sampler = AgentSampler(config, models, hooks.agents()) if candidates(config) else None
         sources = sampled(hooks.around(sources), config.mcp_servers, sampler)
-        if roots:
-            sources |= {name: Rooted(sources[name], roots) for name in upstreams}
+        sources |= {server.name: _rooted(sources[server.name], server, roots) for server in servers}
         hub = Hub(config, sources, personal=upstreams.personal())
         hooks.connect(hub)
         limit = turn_limit(config.env)
@@ -187,6 +187,14 @@ async def open_app(
                 overhearing=overhearing,
                 engine=engine,
             )
+
+
+def _rooted(source: Source, server: McpServer, roots: Sequence[Root]) -> Source:
+    """`source` with the roots that it is to know of: one in a container, only of those that are there."""
+    if server.in_container:
+        may_see_more = server.sandbox is not None and server.sandbox.client_roots
+        return Rooted(source, roots, within(roots) if may_see_more else nothing)
+    return Rooted(source, roots) if roots else source
 
 
 def _token_exchange(config: Config, http: Http) -> TokenExchange | None:

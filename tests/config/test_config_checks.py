@@ -200,7 +200,7 @@ def test_values_of_the_wrong_kind(folder: Folder, document: str, finding: str) -
         ("mcpServers: {s: {url: 'http://h', type: sse, protocol: modern}}", "1:41: error[bad-server-shape] mcpServers.s.type: The server 's': there is no `protocol: modern` over sse."),
         ("mcpServers: {s: {image: a, sandbox: off}}", "1:37: error[bad-server-shape] mcpServers.s.sandbox: The server 's' runs in a container, whose network is `host` (the engine's bridge) or `none`; with `unsandboxed: true` it runs without one."),
         ("mcpServers: {s: {command: x, sandboxed: true, unsandboxed: true}}", "1:60: error[bad-server-shape] mcpServers.s.unsandboxed: The server 's' is both `sandboxed` and `unsandboxed`."),
-        ("mcpServers: {s: {command: x, sandbox: {extraArgs: a}}}", "1:51: error[bad-server-shape] mcpServers.s.sandbox.extraArgs: `extraArgs` are for servers in a container."),
+        ("mcpServers: {s: {command: x, sandbox: {extraArgs: a}}}", "1:51: error[bad-server-shape] mcpServers.s.sandbox.extraArgs: `extraArgs` is for servers in a container."),
         ("mcpServers: {s: {command: x, sandbox: maybe}}", "1:39: error[bad-value] mcpServers.s.sandbox: A `sandbox` is `off` or a section. (the section may be {})"),
         ("mcpServers: {s: {command: x, url: 'http://h', sandbox: {network: none}}}", "1:56: error[bad-server-shape] mcpServers.s.sandbox: The server 's' is reached by its `url`, which needs `network: host`."),
         ("mcpServers: {s: {command: x, sandbox: {memory: lots}}}", "1:48: error[bad-value] mcpServers.s.sandbox.memory: This is not a size such as `512m` or `2g`."),

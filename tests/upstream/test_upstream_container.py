@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import socket
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
+from mcp import Client
+from tests.peers.programs import free_port, serving
 from tests.upstream.test_upstream_started import script
 from tests.upstream.world import PEERS, running, text_of, until, use
 
@@ -49,16 +57,14 @@ def docker(tmp_path: Path) -> Docker:
 
 
 def contained(**settings: Any) -> McpServer:
-    return McpServer(
-        **{
-            "name": "box",
-            "in_container": True,
-            "image": "example/image:1",
-            "command": sys.executable,
-            "args": (PROBE,),
-            **settings,
-        }
-    )
+    common: dict[str, Any] = {
+        "name": "box",
+        "in_container": True,
+        "image": "example/image:1",
+        "command": sys.executable,
+        "args": (PROBE,),
+    }
+    return McpServer(**common | settings)
 
 
 async def test_the_command_line_closes_everything_that_need_not_be_open(
@@ -199,6 +205,176 @@ async def test_containers_of_a_program_that_died_are_removed_and_no_others(docke
     async with docker.run(contained()) as upstream:
         await upstream.ready()
     assert docker.calls("rm")[0]["words"] == ["rm", "-f", "c1", "c4"]
+
+
+@contextmanager
+def service(word: bytes) -> Generator[int]:
+    """The port of a service that says `word` to whoever comes."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    with listener.accept()[0] as connection:
+                        connection.sendall(word)
+
+        thread = Thread(target=serve)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def reversing(docker: Docker, port: int) -> tuple[McpServer, str]:
+    """A server with a reverse port, and the code with which it reads what the service says."""
+    inside = free_port()
+    (docker.folder / "elsewhere").write_text(str(inside))
+    code = f"import socket; result = socket.create_connection(('127.0.0.1', {inside}), 20).recv(99).decode()"
+    return contained(reverse_ports=(port,), env={"PATH": os.environ["PATH"]}), code
+
+
+def sidecars(docker: Docker) -> list[dict[str, Any]]:
+    return [call for call in docker.calls("run") if call["words"][-1] == "proxy"]
+
+
+async def test_a_service_of_this_machine_is_reached_from_the_container(docker: Docker) -> None:
+    with service(b"from the host") as port:
+        server, code = reversing(docker, port)
+        async with docker.run(server, NANOBOT_IMAGE="nanobot/image:1") as upstream:
+            assert await use(upstream, "attempt", code=code) == {"result": "from the host"}
+    (run, _), (sidecar,) = docker.calls("run"), sidecars(docker)
+    container = run["words"][run["words"].index("--name") + 1]
+    assert sidecar["words"] == [
+        "run", "-i", "--rm", "--init", "--name", f"{container}-{port}",
+        "--label", f"ai.nanobot.instance={instance_id()}",
+        "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only",
+        "--pids-limit", "64", "--memory", str(256 << 20), "--network", f"container:{container}",
+        "-u", f"{os.getuid()}:{os.getgid()}",
+        "-e", "CA_CERT", "-e", "CLIENT_CERT", "-e", "CLIENT_KEY", "-e", "LISTEN_PORT", "-e", "TARGET_HOST",
+        "-e", "TARGET_PORT", "--entrypoint", "nanobot", "--", "nanobot/image:1", "proxy",
+    ]  # fmt: skip
+    assert (sidecar["env"]["LISTEN_PORT"], sidecar["env"]["TARGET_HOST"]) == (str(port), "127.0.0.1")
+    assert "CLIENT_KEY" not in run["env"], "only the sidecar can open the way"
+    assert ["rm", "-f", f"{container}-{port}"] in [call["words"] for call in docker.calls("rm")]
+
+
+async def test_a_server_that_serves_http_has_reverse_ports_too(docker: Docker, tmp_path: Path) -> None:
+    plain = script(tmp_path)
+    (docker.folder / "elsewhere").write_text(str(free_port()))
+    server = contained(args=plain.args, url=plain.url, name="web", reverse_ports=(free_port(),))
+    async with docker.run(server, NANOBOT_IMAGE="nanobot/image:1") as upstream:
+        assert text_of(await use(upstream, "echo", text="boxed")) == "boxed"
+    assert len(sidecars(docker)) == 1
+
+
+async def test_a_way_that_ends_stops_the_server_and_says_so(
+    docker: Docker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with service(b"x") as port:
+        server, code = reversing(docker, port)
+        async with docker.run(server, NANOBOT_IMAGE="nanobot/image:1") as upstream:
+            await use(upstream, "attempt", code=code)
+            first = next(call for call in docker.calls("run") if call["words"][-1] != "proxy")
+            os.kill(sidecars(docker)[0]["pid"], signal.SIGKILL)
+            await until(lambda: upstream.state.restarts == 1)
+            with pytest.raises(ProcessLookupError):
+                os.kill(first["pid"], 0)
+            assert await use(upstream, "attempt", code=code) == {"result": "x"}
+    assert [f"the way to port {port} ended: it was ended by SIGKILL"] == [
+        record.__dict__["reason"] for record in caplog.records if record.message == "no connection"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [("true 192.0.2.1 ", r"cannot be led from 192\.0\.2\.1"), ("true  ", "no network of its own")],
+)
+async def test_a_way_that_cannot_be_opened_stops_the_server(docker: Docker, facts: str, words: str) -> None:
+    (docker.folder / "facts").write_text(facts)
+    server, _ = reversing(docker, free_port())
+    async with docker.run(server, NANOBOT_IMAGE="nanobot/image:1") as upstream:
+        with pytest.raises(UpstreamUnavailable, match=words):
+            await upstream.ready()
+    with pytest.raises(ProcessLookupError):
+        os.kill(docker.calls("run")[0]["pid"], 0)
+
+
+async def test_a_sidecar_that_does_not_start_is_told_with_its_reason(docker: Docker) -> None:
+    with service(b"x") as taken:
+        server, _ = reversing(docker, taken)
+        (docker.folder / "elsewhere").write_text(str(taken))
+        async with docker.run(server, NANOBOT_IMAGE="nanobot/image:1") as upstream:
+            with pytest.raises(UpstreamUnavailable, match=r"is closed(?s:.*)cannot be listened at"):
+                await upstream.ready()
+
+
+async def test_a_server_that_ends_meanwhile_is_told_as_what_it_is(docker: Docker) -> None:
+    (docker.folder / "facts").write_text("false ")
+    server = contained(command="sh", args=("-c", "echo no such thing >&2; exit 3"), reverse_ports=(1,))
+    async with docker.run(server, NANOBOT_IMAGE="nanobot/image:1") as upstream:
+        with pytest.raises(UpstreamUnavailable, match=r"exited with status 3(?s:.*)no such thing"):
+            await upstream.ready()
+
+
+async def test_reverse_ports_need_an_image_with_nanobot_in_it(docker: Docker) -> None:
+    async with docker.run(contained(reverse_ports=(5432,))) as upstream:
+        with pytest.raises(UpstreamUnavailable, match="reversePorts need NANOBOT_IMAGE"):
+            await upstream.ready()
+
+
+async def test_caches_can_be_shared(docker: Docker) -> None:
+    for name in ("one", "two"):
+        server = contained(name=name, sandbox=SandboxSettings(shared_cache=True))
+        async with docker.run(server) as upstream:
+            await upstream.ready()
+    for call in docker.calls("run"):
+        assert f"{docker.home}/caches/.npm:/mcp/.npm" in call["words"]
+
+
+async def test_roots_of_the_operator_are_mounted_and_those_of_clients_shown_if_they_are_inside(
+    docker: Docker, tmp_path: Path
+) -> None:
+    for folder in ("given/inner", "work", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "given/link").symlink_to(tmp_path / "other")
+    asking = [str(PEERS / "asking_server.py"), "stdio"]
+    box = {"image": "a/b:1", "command": sys.executable, "args": asking, "protocol": "legacy"}
+    servers = {"box": box, "open": {**box, "sandbox": {"clientRoots": True}}}
+    overrides = {"toolOverrides": {"where": {"name": "whereOpen"}}}
+    document = {
+        "mcpServers": {"box": box, "open": servers["open"] | overrides},
+        "publish": {"mcpServers": ["box", "open"]},
+    }
+    (tmp_path / "nanobot.yaml").write_text(json.dumps(document))
+
+    async def theirs(context: Any) -> types.ListRootsResult:
+        places = ("given/inner", "given/link", "other", "given/inner/../../other")
+        uris = [f"file://{tmp_path}/{place}" for place in places]
+        return types.ListRootsResult(roots=[types.Root.model_validate({"uri": uri}) for uri in uris])
+
+    def run() -> Any:
+        roots = ("-r", f"{tmp_path}/given", "-r", f"cwd:{tmp_path}/work:rw")
+        path = f"{docker.folder}:{os.environ['PATH']}"
+        return serving(
+            str(tmp_path / "nanobot.yaml"), "--exclude-built-in-agents", *roots, home=tmp_path, PATH=path
+        )
+
+    async def asked(client: Client, tool: str) -> str:
+        (content,) = (await client.call_tool(tool, {})).content
+        return content.text  # type: ignore[union-attr]
+
+    ours = f"{(tmp_path / 'given').as_uri()}, {(tmp_path / 'work').as_uri()}"
+    with run() as host:
+        async with Client(host.url + "/mcp", mode="legacy", list_roots_callback=theirs) as client:
+            assert await asked(client, "where") == ours
+            inner = (tmp_path / "given/inner").as_uri()
+            assert await asked(client, "whereOpen") == f"{inner}, {ours}"
+    for call in docker.calls("run"):
+        words = " ".join(call["words"])
+        assert (
+            f"-v {tmp_path}/given:{tmp_path}/given:ro -v {tmp_path}/work:{tmp_path}/work -w {tmp_path}/work"
+            in words
+        )
 
 
 async def test_r26_after_kill_9_of_the_program_its_container_is_removed(docker: Docker) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from nanobot.config.model import Config
     from nanobot.hub.audit.log import AuditSettings
-    from nanobot.hub.roots import Root
+    from nanobot.upstream.roots import Root
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ DEFAULT_ADDRESS = "localhost:8080"
     "--legacy-sse", is_flag=True, help="Serve MCP clients of 2024 at /sse too (the HTTP+SSE transport)."
 )
 @click.option(
-    "-r", "--roots", multiple=True, metavar="[NAME:]DIRECTORY",
+    "-r", "--roots", multiple=True, metavar="[NAME:]DIRECTORY[:rw]",
     help="Show MCP servers this directory as a root, beside those of the client; may be repeated.",
 )  # fmt: skip
 @auth_options

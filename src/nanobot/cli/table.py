@@ -11,6 +11,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hooks": ("nanobot.cli.hooks", "Help with writing hooks."),
     "mcp": ("nanobot.cli.mcp", "Log in to MCP servers and out again."),
     "policy": ("nanobot.cli.policy", "Explain which calls run, which are asked about, and why."),
+    "proxy": ("nanobot.cli.proxy", "Lead a port of a container to this machine (started by nanobot itself)."),
     "config": ("nanobot.cli.config", "Check and show the configuration."),
 }
 """Every command: the module that holds it (as `command`) and its line in the help."""

@@ -7,6 +7,7 @@ from nanobot.config.view import View
 
 OFF = "off"
 
+_OF_CONTAINERS = ("extraArgs", "sharedCache", "clientRoots")
 _UNITS = {"m": 1 << 20, "g": 1 << 30}
 
 
@@ -35,6 +36,8 @@ def build_sandbox(server: View) -> SandboxSettings | None:
         memory_bytes=int(memory[:-1]) * _UNITS[memory[-1].lower()] if memory else None,
         cpus=sandbox.value("cpus"),
         pids=sandbox.value("pids"),
+        shared_cache=sandbox.value("sharedCache", False),
+        client_roots=sandbox.value("clientRoots", False),
         extra_args=sandbox.names("extraArgs"),
     )
 
@@ -79,10 +82,18 @@ def check_container(name: str, server: View) -> None:
                 f"The server {name!r} runs in a container, whose network is `host` (the engine's bridge) or "
                 "`none`; with `unsandboxed: true` it runs without one.",
             )
-    elif sandbox.has("extraArgs"):
-        sandbox.place.key("extraArgs").error(
-            "bad-server-shape", sandbox.origin("extraArgs"), "`extraArgs` are for servers in a container."
-        )
+        if server.names("reversePorts") and sandbox.value("network") == "none":
+            server.place.key("reversePorts").error(
+                "bad-server-shape",
+                server.origin("reversePorts"),
+                f"The server {name!r} has no network, so that no port can be led to it.",
+            )
+        return
+    for view, key in (*((sandbox, key) for key in _OF_CONTAINERS), (server, "reversePorts")):
+        if view.has(key):
+            view.place.key(key).error(
+                "bad-server-shape", view.origin(key), f"`{key}` is for servers in a container."
+            )
 
 
 def _is_remote(source: str) -> bool:

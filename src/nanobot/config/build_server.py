@@ -41,6 +41,7 @@ def build_server(name: str, server: View, folders: Mapping[str, Path], known: Kn
         env=server.value("env", {}),
         cwd=server.text("cwd"),
         ports=server.names("ports") or ("mcp",),
+        reverse_ports=tuple(map(int, dict.fromkeys(server.names("reversePorts")))),
         sandbox=build_sandbox(server),
         image=server.text("image"),
         dockerfile=server.text("dockerfile"),

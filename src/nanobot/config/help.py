@@ -103,6 +103,7 @@ HELP: dict[str, str] = {
     "mcpServers.*.cwd": "Where it starts; default: the directory of this document.",
     "mcpServers.*.ports": "Names of free ports for a server that is started and reached by `url`; each is "
     "`${port:NAME}` (default `mcp`).",
+    "mcpServers.*.reversePorts": "Ports of this machine that it reaches at `localhost` in its container.",
     "mcpServers.*.sandbox": "How the process is confined; `off`: not at all.",
     "mcpServers.*.sandbox.network": "`host`: the machine's network (default); `none`; `proxy`: only through "
     "a proxy that refuses private addresses.",
@@ -112,6 +113,8 @@ HELP: dict[str, str] = {
     "mcpServers.*.sandbox.memory": "Most memory of one of its processes, as `512m` or `2g`.",
     "mcpServers.*.sandbox.cpus": "Most processors it may use.",
     "mcpServers.*.sandbox.pids": "Most processes it may have.",
+    "mcpServers.*.sandbox.sharedCache": "In a container: share the caches of other servers that say so.",
+    "mcpServers.*.sandbox.clientRoots": "In a container: tell it of roots of clients inside `--roots`.",
     "mcpServers.*.sandbox.extraArgs": "More options for the container engine.",
     "mcpServers.*.image": "Run it in a container of this image.",
     "mcpServers.*.dockerfile": "Build the image from this text; `${NANOBOT_IMAGE}` is the default image.",

@@ -167,6 +167,8 @@ SANDBOX = TextOr(
             ),
             "cpus": Number(0.01, 4096),
             "pids": Number(1, 4_194_304, whole=True),
+            "sharedCache": Flag(),
+            "clientRoots": Flag(),
             "extraArgs": Names(unique=False, split=False),
         }
     ),
@@ -184,6 +186,7 @@ MCP_SERVER = Table(
         "env": _TEXTS,
         "cwd": Text(),
         "ports": Names(),
+        "reversePorts": ListOf(Number(1, 65535, whole=True)),
         "sandbox": SANDBOX,
         "image": _PLAIN,
         "dockerfile": Text(),

@@ -169,6 +169,10 @@ class SandboxSettings:
     memory_bytes: int | None = None
     cpus: float | None = None
     pids: int | None = None
+    shared_cache: bool = False
+    """Of a server in a container: its caches are those of all servers that say so."""
+    client_roots: bool = False
+    """Of a server in a container: it learns of roots of clients that lie in one of the operator's."""
     extra_args: tuple[str, ...] = ()
     """Options for the container engine, of a server in a container."""
 
@@ -219,6 +223,8 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
     ports: tuple[str, ...] = ("mcp",)
+    reverse_ports: tuple[int, ...] = ()
+    """Ports of this machine that a server in a container reaches at its own `localhost`."""
     sandbox: SandboxSettings | None = field(default_factory=SandboxSettings)
     image: str = ""
     dockerfile: str = ""

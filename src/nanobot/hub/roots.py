@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -13,6 +14,7 @@ from nanobot.errors import UsageError
 from nanobot.hub.around import Around
 from nanobot.narrow import list_of, object_of
 from nanobot.upstream.inputs import asks_only, completed
+from nanobot.upstream.roots import Root
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Source
@@ -20,12 +22,14 @@ from nanobot.wire.source import Source
 LIST: Final = "roots/list"
 _ANSWERS: Final = b'"inputResponses"'
 
-Root = dict[str, str]
-"""A root as MCP writes it: `uri` and `name`."""
+_WRITABLE: Final = ":rw"
+
+Admits = Callable[[Any], Any]
+"""A root of a client as the server is to see it; None: not at all."""
 
 
 def read_roots(written: Sequence[str], folder: Path) -> list[Root]:
-    """What `NAME:DIRECTORY` or `DIRECTORY` names; relative ones count from `folder`.
+    """What `NAME:DIRECTORY` or `DIRECTORY` names, maybe with `:rw`; relative ones count from `folder`.
 
     Raises `UsageError` for one that does not exist.
     """
@@ -33,21 +37,44 @@ def read_roots(written: Sequence[str], folder: Path) -> list[Root]:
 
 
 def _root(text: str, folder: Path) -> Root:
-    name, colon, place = text.partition(":")
+    is_writable = text.endswith(_WRITABLE)
+    name, colon, place = text.removesuffix(_WRITABLE).partition(":")
     if not colon or "/" in name or "\\" in name or len(name) == 1:  # one letter: a drive
-        name, place = "", text
+        name, place = "", text.removesuffix(_WRITABLE)
     path = (folder / Path(place).expanduser()).resolve()
     if not path.is_dir():
         raise UsageError(f"The root {text!r} is no directory: {path}.")
-    return {"uri": path.as_uri(), "name": name or path.name or str(path)}
+    return Root(path=path, name=name or path.name or str(path), is_writable=is_writable)
+
+
+def within(roots: Sequence[Root]) -> Admits:
+    """Admits what lies in one of `roots`, under the path that is no symbolic link."""
+
+    def admit(root: Any) -> Any:
+        try:
+            address = urlsplit(str(object_of(root).get("uri")))
+            path = Path(unquote(address.path)).resolve()
+        except (OSError, ValueError, RuntimeError):
+            return None
+        if address.scheme != "file" or not any(path.is_relative_to(one.path) for one in roots):
+            return None
+        return {**object_of(root), "uri": path.as_uri()}
+
+    return admit
+
+
+def nothing(root: Any) -> Any:
+    """Admits no root of any client."""
+    return None
 
 
 class Rooted(Around):
-    """`inner`, which is shown the operator's `roots` after the client's own."""
+    """`inner`, which is shown the operator's `roots` after those of the client that `admits` lets through."""
 
-    def __init__(self, inner: Source, roots: Sequence[Root]) -> None:
+    def __init__(self, inner: Source, roots: Sequence[Root], admits: Admits | None = None) -> None:
         super().__init__(inner)
-        self._roots = list(roots)
+        self._roots = [root.json() for root in roots]
+        self._admits = admits
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
         has_own = "roots" in call.caller.capabilities
@@ -69,9 +96,16 @@ class Rooted(Around):
         answers: dict[str, Any] = dict(object_of(Payload.encoded(members["inputResponses"]).value))
         for key, answer in answers.items():
             if "roots" in object_of(answer):
-                answers[key] = {**answer, "roots": [*list_of(answer["roots"]), *self._roots]}
+                answers[key] = {**answer, "roots": self._after(answer["roots"])}
         members["inputResponses"] = msgspec.Raw(msgspec.json.encode(answers))
         return Payload.encoded(msgspec.json.encode(members))
+
+    def _after(self, own: object) -> list[Any]:
+        """The roots of a client, as far as they are admitted, and then ours."""
+        admits, theirs = self._admits, list_of(own)
+        if admits is not None:
+            theirs = [seen for one in theirs if (seen := admits(one)) is not None]
+        return [*theirs, *self._roots]
 
     def _with_roots(self, call: Call) -> Call:
         """`call` as of a caller that has roots, and is otherwise what it was."""
@@ -80,10 +114,10 @@ class Rooted(Around):
 
         async def asked(method: str, params: Payload) -> Payload:
             if method == LIST:
-                own: list[Any] = []
+                own: object = None
                 if ask is not None and has_own:
-                    own = list_of((await ask(method, params)).object().get("roots"))
-                return Payload.of({"roots": [*own, *self._roots]})
+                    own = (await ask(method, params)).object().get("roots")
+                return Payload.of({"roots": self._after(own)})
             if ask is None:
                 raise RpcError(METHOD_NOT_FOUND, f"nobody here answers {method}")
             return await ask(method, params)

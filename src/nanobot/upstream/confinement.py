@@ -204,6 +204,11 @@ def private_folder(home: Path, server: str, account: str = "") -> Path:
     return home / "accounts" / _digest(account) / "servers" / plain if account else home / "servers" / plain
 
 
+def shared_folder(home: Path, account: str = "") -> Path:
+    """The directory below our home that belongs to all those servers that share one, for one account."""
+    return (home / "accounts" / _digest(account) if account else home) / "caches"
+
+
 def _digest(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 

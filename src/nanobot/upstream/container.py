@@ -77,20 +77,22 @@ def run_command(
     mounts: Sequence[tuple[Path, bool]],
     ports: Mapping[str, int],
     instance: str,
+    name: str,
+    workdir: str = "",
 ) -> Command:
     """`plain`, the server's process, as a container of `image`.
 
     `mounts`: folders at their own paths, and whether they can be changed. `caches`: a folder for this server
-    alone. The container has a random name and is removed when the command has ended, however it did.
+    alone. The container is called `name` and is removed when the command has ended, however it did. `workdir`
+    is where it starts if the definition does not say.
     """
     settings = server.sandbox or SandboxSettings()
-    name = f"nanobot-{secrets.token_hex(4)}"
     words = ["run", "-i", "--rm", "--init", "--name", name, "--label", f"{INSTANCE_LABEL}={instance}"]
     words += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--read-only", "--tmpfs", "/tmp"]
     words += ["--pids-limit", str(settings.pids or PIDS), "--cpus", f"{settings.cpus or CPUS:g}"]
     words += ["--memory", str(settings.memory_bytes or MEMORY_BYTES)]
     words += ["--network", "none"] if settings.network == "none" else []
-    words += ["-u", f"{os.getuid()}:{os.getgid()}"] + (["--userns", "keep-id"] if engine.is_podman else [])
+    words += user_words(engine)
     for cache in _CACHES:
         folder = caches / cache
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,6 +101,8 @@ def run_command(
         words += ["-v", f"{path}:{path}" + ("" if may_change else ":ro")]
     if server.workdir:
         words += ["-w", expand_in(server, "workdir", server.workdir, env)]
+    elif workdir:
+        words += ["-w", workdir]
     for port in ports.values():
         words += ["-p", f"127.0.0.1:{port}:{port}"]
     own = {"HOME": "/mcp"} | _own_variables(server, env)
@@ -118,6 +122,15 @@ def run_command(
         cwd=Path("/"),
         afterwards=(engine.program, "rm", "-f", name),
     )
+
+
+def container_name() -> str:
+    return f"nanobot-{secrets.token_hex(4)}"
+
+
+def user_words(engine: Engine) -> list[str]:
+    """Options that have a container run as who we are."""
+    return ["-u", f"{os.getuid()}:{os.getgid()}", *(["--userns", "keep-id"] if engine.is_podman else [])]
 
 
 def _own_variables(server: McpServer, env: Mapping[str, str]) -> dict[str, str]:

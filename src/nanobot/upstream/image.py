@@ -46,13 +46,15 @@ async def image_of(server: McpServer, env: Mapping[str, str], engine: Engine) ->
 
 def check_image(server: McpServer, env: Mapping[str, str]) -> None:
     """Raise `ConfigError` if `server` needs a default image and there is none that can be used."""
-    needs_base = not server.image and not server.dockerfile
+    needs_base = (not server.image and not server.dockerfile) or bool(server.reverse_ports)
     if not needs_base and f"${{{IMAGE_VARIABLE}}}" not in server.dockerfile:
         return
     if not (image := env.get(IMAGE_VARIABLE, "")):
         raise ConfigError(
             f"it runs in a container but says no image; set {IMAGE_VARIABLE} to the one to use by default, "
             "or write `image`"
+            if not server.reverse_ports
+            else f"its reversePorts need {IMAGE_VARIABLE}, an image with nanobot in it"
         )
     if not _PLAIN.fullmatch(image):
         raise ConfigError(f"{IMAGE_VARIABLE} is not the name of an image")
@@ -78,7 +80,7 @@ async def _commit(server: McpServer, repo: str, ref: str, engine: Engine) -> str
     env = {**engine.env, "GIT_TERMINAL_PROMPT": "0"}
     try:
         with anyio.fail_after(ASK_S):
-            status, out, _ = await _run(
+            status, out, _ = await run_to_end(
                 Command(
                     server=server.name, argv=["git", "ls-remote", "--", repo, ref], env=env, cwd=Path("/")
                 )
@@ -96,7 +98,7 @@ async def _built(
     key = hashlib.sha256(f"{context or ''}\0{dockerfile}".encode()).hexdigest()[:16]
     tag = f"nanobot-build:{key}"
     if is_settled:
-        status, _, _ = await _run(engine.command(server.name, "image", "inspect", tag))
+        status, _, _ = await run_to_end(engine.command(server.name, "image", "inspect", tag))
         if status == 0:
             return tag
     log.info("building image", extra={"server": server.name, "tag": tag})
@@ -104,7 +106,7 @@ async def _built(
     try:
         with anyio.fail_after(BUILD_S):
             command = engine.command(server.name, "build", "-t", tag, *words)
-            status, _, reason = await _run(replace(command, cwd=Path("/")), dockerfile.encode())
+            status, _, reason = await run_to_end(replace(command, cwd=Path("/")), dockerfile.encode())
     except TimeoutError:
         raise StartFailed(f"its image was not built within {BUILD_S / 60:g} min") from None
     if status != 0:
@@ -112,8 +114,8 @@ async def _built(
     return tag
 
 
-async def _run(command: Command, given: bytes = b"") -> tuple[int | None, str, str]:
-    """Run the engine to its end: exit status, output, and the end in words."""
+async def run_to_end(command: Command, given: bytes = b"") -> tuple[int | None, str, str]:
+    """Run a command to its end: exit status, the end of its output, and how it ended in words."""
     async with open_process(command) as child:
         if given:
             await child.send(given)
@@ -132,13 +134,13 @@ async def remove_stale(engine: Engine, server: str) -> None:
     """Remove the containers of programs like this one that are no more."""
     form = '{{.ID}} {{.Label "' + INSTANCE_LABEL + '"}}'
     with anyio.move_on_after(ASK_S):
-        _, out, _ = await _run(
+        _, out, _ = await run_to_end(
             engine.command(server, "ps", "-a", "--filter", f"label={INSTANCE_LABEL}", "--format", form)
         )
         pairs = [line.split(" ", 1) for line in out.splitlines() if " " in line]
         if stale := [container for container, instance in pairs if is_dead(instance.strip())]:
             log.info("removing stale containers", extra={"count": len(stale)})
-            await _run(engine.command(server, "rm", "-f", *stale))
+            await run_to_end(engine.command(server, "rm", "-f", *stale))
 
 
 def _plain(place: str, text: str) -> str:

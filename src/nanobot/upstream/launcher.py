@@ -13,12 +13,13 @@ import anyio
 from nanobot.config.model import McpServer, SandboxSettings
 from nanobot.errors import ConfigError
 from nanobot.http import Http
-from nanobot.upstream.confinement import REFUSAL, Cage, Limits, private_folder
-from nanobot.upstream.container import find_engine, instance_id, run_command
+from nanobot.upstream.confinement import REFUSAL, Cage, Limits, private_folder, shared_folder
+from nanobot.upstream.container import container_name, find_engine, instance_id, run_command
 from nanobot.upstream.definition import Remote, Started, expand_in, expanded, port_variables
 from nanobot.upstream.filter_proxy import PROXY_VARIABLES, open_filter_proxy, proxy_environment
-from nanobot.upstream.image import check_image, image_of, remove_stale
+from nanobot.upstream.image import IMAGE_VARIABLE, check_image, image_of, remove_stale
 from nanobot.upstream.process import Child, Command, open_process
+from nanobot.upstream.roots import CWD, Root
 from nanobot.upstream.sandbox import Sandbox
 from nanobot.upstream.started import EndedTooSoon, answering
 
@@ -34,6 +35,8 @@ class Launcher:
 
     sandbox: Sandbox | None
     home: Path
+    roots: Sequence[Root] = ()
+    """Directories of the operator; containers see them."""
     building: anyio.Lock = field(default_factory=anyio.Lock)
     """One image is built at a time: two servers of one image must not build it twice."""
 
@@ -81,7 +84,12 @@ class Launcher:
         if isinstance(target, Remote):
             yield target
             return
-        async with _open(self._enclosed(server, target, env, image, {}, account), server.sandbox) as child:
+        name = container_name()
+        command = self._enclosed(server, target, env, image, {}, account, name)
+        async with (
+            _open(command, server.sandbox) as child,
+            _reversed(server, env, child, name),
+        ):
             yield child
 
     @asynccontextmanager
@@ -93,10 +101,12 @@ class Launcher:
             ports = free_ports(server.ports)
             target = expanded(server, env, ports)
             assert isinstance(target, Started)
-            command = self._enclosed(server, target.command, env, image, ports, account)
+            name = container_name()
+            command = self._enclosed(server, target.command, env, image, ports, account, name)
             try:
                 async with (
                     _open(command, server.sandbox) as child,
+                    _reversed(server, env, child, name),
                     answering(child, target.remote, http),
                 ):
                     yield target.remote
@@ -113,8 +123,9 @@ class Launcher:
         image: str,
         ports: Mapping[str, int],
         account: str,
+        name: str,
     ) -> Command:
-        """`command` in a container or, of a server without one, confined on this machine."""
+        """`command` in a container called `name` or, of a server without one, confined on this machine."""
         if not server.in_container:
             return self._confined(server, command, env, account)
         settings = server.sandbox or SandboxSettings()
@@ -124,13 +135,18 @@ class Launcher:
             command,
             engine=find_engine(env),
             image=image,
-            caches=private_folder(self.home, server.name, account).absolute(),
+            caches=_caches(self.home, server, settings, account).absolute(),
             mounts=[
+                *((root.path, root.is_writable) for root in self.roots),
                 *((path, False) for path in _paths(server, "sandbox.readable", settings.readable, env)),
                 *((path, True) for path in _paths(server, "sandbox.writable", settings.writable, env)),
             ],
             ports=ports,
             instance=instance_id(),
+            name=name,
+            workdir=next(
+                (str(root.path) for root in self.roots if root.name == CWD and not server.source), ""
+            ),
         )
 
     def _confined(
@@ -170,6 +186,34 @@ async def _open(command: Command, settings: SandboxSettings | None) -> AsyncGene
         env = {**command.env, **proxy_environment()}
         async with open_process(replace(command, cage=cage, env=env)) as child:
             yield child
+
+
+@asynccontextmanager
+async def _reversed(
+    server: McpServer, env: Mapping[str, str], child: Child, container: str
+) -> AsyncGenerator[None]:
+    """With the ways to the reverse ports of `server`, if it has any."""
+    if not (server.in_container and server.reverse_ports):
+        yield
+        return
+    from nanobot.upstream.reverse_ports import open_reverse_ports  # loads what makes certificates
+
+    async with open_reverse_ports(
+        server.reverse_ports,
+        child,
+        server=server.name,
+        container=container,
+        engine=find_engine(env),
+        image=env[IMAGE_VARIABLE],
+        instance=instance_id(),
+    ):
+        yield
+
+
+def _caches(home: Path, server: McpServer, settings: SandboxSettings, account: str) -> Path:
+    return (
+        shared_folder(home, account) if settings.shared_cache else private_folder(home, server.name, account)
+    )
 
 
 def free_ports(names: Sequence[str]) -> dict[str, int]:
