@@ -109,6 +109,36 @@ async def test_what_belongs_elsewhere_or_makes_no_sense_is_not_used(change: dict
         assert {asked.headers.get("mcp-session-id") for asked in peer.asked} <= {None, "first"}
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_session_that_is_back_before_its_last_call_has_ended_keeps_its_connection(
+    is_over: bool,
+) -> None:
+    go_on = anyio.Event()
+
+    async def slow(asked: Asked) -> Answer:
+        if asked.method == "prompts/get":
+            await go_on.wait()
+        return None
+
+    peer = Peer(slow)
+    async with serving(peer) as url, pooled(McpServer(name="far", url=url)) as pools:
+        pools.began("a", "s")
+        async with anyio.create_task_group() as group:
+            call = Call(caller=Caller(account="a", session="s"))
+            group.start_soon(pools["far"].request, "prompts/get", Payload.of({"name": "slow"}), call)
+            await until(lambda: peer.times("prompts/get") == 1)
+            kept = pools.continuations("a", "s")
+            pools.ended("a", "s", is_over=is_over)
+            pools.continue_with("a", "s", kept)
+            pools.began("a", "s")
+            go_on.set()
+        await use(pools["far"], "s")
+        assert pools["far"].state().connections == 1
+        assert peer.times("initialize") == 1
+        pools.ended("a", "s")
+        await until(lambda: any(asked.verb == "DELETE" for asked in peer.asked))
+
+
 async def test_what_a_server_speaks_is_found_out_once() -> None:
     peer = Peer(usual)
     async with serving(peer) as url, pooled(McpServer(name="far", url=url)) as pools:

@@ -166,6 +166,33 @@ async def test_a_list_is_read_again_after_nobody_could_hear_of_changes() -> None
         assert {account for _, account in news} == {"a"}
 
 
+async def test_what_an_ended_connection_still_says_does_not_make_it_the_one_to_read_lists_through() -> None:
+    two_changes = (
+        'import sys; said = \'{"jsonrpc": "2.0", "method": "notifications/%s/list_changed"}\\n\'; '
+        "sys.stdout.write(said % 'tools' + said % 'prompts'); sys.stdout.flush()"
+    )
+    async with pooled(probe()) as pools, anyio.create_task_group() as group:
+        pool = pools["probe"]
+        await pid(pool, of("a", "stays"))
+        await pid(pool, of("a", "ends"))
+        read: list[int] = []
+
+        async def list_tools() -> None:
+            read.append(len(await pool.listing("tools", Caller(account="a"))))
+
+        def changed(kind: str, account: str) -> None:
+            if kind == "tools":
+                pool.end("a", "ends")
+            elif kind == "prompts":
+                group.start_soon(list_tools)
+
+        pool.watch(changed)
+        call = of("a", "ends")
+        code = "import threading; threading.Timer(0.1, lambda: exec(" + repr(two_changes) + ")).start()"
+        await run(pool, code, call)
+        await until(lambda: read == [1])
+
+
 async def test_beyond_the_most_the_longest_idle_makes_room_and_what_is_in_use_does_not(
     tmp_path: Path,
 ) -> None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from tests.peers.programs import free_port
 from tests.upstream.world import running, text_of, until, use
-from tests.wire.http_peer import Answer, Asked, Peer, event, events, serving
+from tests.wire.http_peer import Answer, Asked, Peer, event, events, reply, serving
 
 from nanobot.config.model import McpServer
 from nanobot.errors import UpstreamUnavailable
+from nanobot.http import open_http
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.client import ConnectionLost, Hello
+from nanobot.wire.client_sse import open_http_sse
 from nanobot.wire.rpc import Payload
 
 pytestmark = pytest.mark.anyio
@@ -138,6 +142,53 @@ async def test_where_there_is_no_stream_either_the_first_refusal_is_told() -> No
     async with serving(Peer(on_request)) as url, running(far(url)) as upstream:
         with pytest.raises(UpstreamUnavailable, match="we want a licence"):
             await upstream.ready()
+
+
+async def test_a_server_that_never_answers_the_get_is_given_up() -> None:
+    async def on_request(asked: Asked) -> Answer:
+        await anyio.sleep_forever()
+
+    async with serving(Peer(on_request)) as url, open_http() as http:
+        with pytest.raises(ConnectionLost, match="named no endpoint for messages"):
+            async with open_http_sse(http, url, Hello(version="1"), unheard, headers={}, endpoint_s=0.05):
+                pass
+
+
+def unheard(method: str, params: Payload) -> None:
+    """Nobody listens."""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_stream_without_a_sign_of_life_has_ended_and_a_ping_may_bring_one(answers: bool) -> None:
+    send, said = anyio.create_memory_object_stream[dict[str, Any]](100)
+    pings = 0
+
+    async def body() -> AsyncGenerator[str]:
+        yield "event: endpoint\ndata: /mcp\n\n"
+        async for message in said:
+            yield event(message)
+
+    async def on_request(asked: Asked) -> Answer:
+        nonlocal pings
+        if asked.verb == "GET":
+            return StreamingResponse(body(), media_type="text/event-stream")
+        pings += asked.method == "ping"
+        if asked.method == "initialize" or (answers and asked.method == "ping"):
+            await send.send(reply(asked, {"protocolVersion": "2024-11-05", "capabilities": {}}))
+        return Response(status_code=202)
+
+    with send, said:
+        async with serving(Peer(on_request)) as url, open_http() as http:
+            life = {"ping_s": 0.05, "silence_s": 1.0}
+            async with open_http_sse(
+                http, url, Hello(version="1"), unheard, headers={}, **life
+            ) as connection:
+                if answers:
+                    await until(lambda: pings >= 40)  # for longer than a silence may last
+                    assert connection.is_alive
+                else:
+                    with anyio.fail_after(20):
+                        assert "silent" in await connection.lost()
 
 
 async def test_a_stream_that_ends_without_naming_an_endpoint_says_so() -> None:

@@ -566,6 +566,12 @@ class Upstream:
         if self._live is not None:
             await self._tell_log_level(self._live)
 
+    @property
+    def is_to_be_told_level(self) -> bool:
+        """Whether the server, being connected, logs otherwise than is wanted, for those who said so."""
+        is_legacy = self._live is not None and self._live.connected.era == "legacy"
+        return is_legacy and self.log_level not in (None, self._told_level)
+
     async def _tell_log_level(self, connection: Connection) -> None:
         if connection.connected.era == "modern":
             return  # it learns that with each request

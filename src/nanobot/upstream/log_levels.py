@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 
 from nanobot.wire.peer import LEVELS
 
 Key = tuple[str, str]
-"""Account and session: of a client, or (as `Pool` has it) of those who share a connection."""
+"""Account and session, as `Pool` has them, of those who share a connection."""
 
 
 class LogLevels:
     """Of one server. A connection that several share is asked for what the most curious of them wants."""
 
     def __init__(self) -> None:
-        self._wanted: dict[Key, tuple[Key, str]] = {}
+        self._wanted: dict[Hashable, tuple[Key, str]] = {}
         self._counts: dict[Key, Counter[str]] = {}
 
-    def want(self, client: Key, connection: Key, level: str) -> None:
+    def want(self, client: Hashable, connection: Key, level: str) -> None:
+        """`client` wants to hear of `connection` from `level` on, instead of what it wanted before."""
         self.forget(client)
         self._wanted[client] = (connection, level)
         self._counts.setdefault(connection, Counter())[level] += 1
 
-    def forget(self, client: Key) -> Key | None:
+    def forget(self, client: Hashable) -> Key | None:
         """Which connection is concerned; None if the client had no wish."""
         connection, level = self._wanted.pop(client, (None, ""))
         if connection is not None:

@@ -67,6 +67,8 @@ class Member:
     busy: int = 0
     has_ended: bool = False
     """Its session has; it is closed when what runs on it is done."""
+    goes_on: bool = False
+    """Its session at a remote server is left as it is then."""
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -162,7 +164,7 @@ class Pool:
                 member.upstream.log_level = self._levels.least((account, session))
                 await member.upstream.tell_log_level()
             if call.log_level is not None and call.caller.era == "modern":
-                await self._hear_at_least(call.log_level, call)
+                return await self._heard_at(call.log_level, member, method, params, call)
             return await member.upstream.request(method, params, call)
         finally:
             self._release(member)
@@ -184,6 +186,11 @@ class Pool:
         """Be told what the server says on its own, to those who share the connection on which it did."""
         return self._listeners.add(told)
 
+    def begin(self, account: str, session: str) -> None:
+        """The session is there, perhaps again: what still runs for it is not the last that does."""
+        if (member := self._of(account, session)) is not None:
+            member.has_ended = member.goes_on = False
+
     def end(self, account: str, session: str, *, is_over: bool = True) -> None:
         """The session is over: its connection is closed as soon as nothing runs on it.
 
@@ -194,11 +201,9 @@ class Pool:
         if (shared := self._levels.forget((account, session))) is not None:
             known = self._accounts.get(shared[0])
             if known is not None and (other := known.members.get(shared[1])) is not None:
-                other.upstream.log_level = self._levels.least(shared)  # told when there is reason to
+                self._adjust_level(other.upstream, shared)
         if (member := self._of(account, session)) is not None:
-            member.has_ended = True
-            if not is_over:
-                member.upstream.keep_session()
+            member.has_ended, member.goes_on = True, not is_over
             self._close_if_over(member)
 
     def continuation(self, account: str, session: str) -> Continuation | None:
@@ -251,11 +256,25 @@ class Pool:
             member.upstream.log_level = self._levels.least((account, session))
             await member.upstream.tell_log_level()
 
-    async def _hear_at_least(self, level: str, call: Call) -> None:
-        """A modern client names its level with each request; the most that it ever wanted is what counts."""
-        least = self._levels.least(self._scope(call))
-        if least is None or LEVELS.index(level) < LEVELS.index(least):
-            await self._set_log_level(level, call)
+    async def _heard_at(
+        self, level: str, member: Member, method: str, params: Payload, call: Call
+    ) -> Payload:
+        """Pass on a request of a modern client; the level that it names counts until the answer."""
+        asking, connection, upstream = object(), self._scope(call), member.upstream
+        self._levels.want(asking, connection, level)
+        try:
+            upstream.log_level = self._levels.least(connection)
+            await upstream.tell_log_level()
+            return await upstream.request(method, params, call)
+        finally:
+            self._levels.forget(asking)
+            self._adjust_level(upstream, connection)
+
+    def _adjust_level(self, upstream: Upstream, connection: tuple[str, str]) -> None:
+        """Somebody wants no more of the log: have the server told in passing what the others want."""
+        upstream.log_level = self._levels.least(connection)
+        if self._group is not None and upstream.is_to_be_told_level:
+            self._group.start_soon(upstream.tell_log_level)
 
     # Which connection
 
@@ -394,6 +413,8 @@ class Pool:
             del self._accounts[member.account]
         self._last = member.upstream.state
         self._restarts += member.upstream.state.restarts
+        if member.goes_on:
+            member.upstream.keep_session()
         member.scope.cancel()
 
     def _members(self) -> Iterator[Member]:
@@ -404,7 +425,7 @@ class Pool:
 
     def _heard(self, member: Member, kind: Kind) -> None:
         known = self._accounts.get(member.account)
-        if known is not None:
+        if known is not None and member in known.all():
             known.reader = member
         self._tell(member.account, (kind,))
 

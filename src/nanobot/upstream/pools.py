@@ -84,6 +84,8 @@ class Pools(Mapping[str, Pool]):
         if (account, session) not in self._sessions:
             self._sessions.add((account, session))
             self._open[account] += 1
+            for pool in self._pools.values():
+                pool.begin(account, session)
 
     def ended(self, account: str, session: str, *, is_over: bool = True) -> None:
         """The session is over; its connections are closed.

@@ -7,18 +7,21 @@ messages. To everything above, that is a two-way line like any other, so it is s
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final, Literal
 from urllib.parse import urljoin, urlsplit
 
 import anyio
 
+from nanobot.aio import task_group
 from nanobot.http import HttpError, HttpStream
 from nanobot.sse import SseEvent, SseParser, SseTooLong
+from nanobot.wire.call import Call
 from nanobot.wire.carrier import Carrier
-from nanobot.wire.client import Connection, ConnectionLost, Heard, Hello
+from nanobot.wire.client import Connection, ConnectionLost, Heard, Hello, NoAnswer
 from nanobot.wire.client_duplex import DuplexConnection, open_duplex
 from nanobot.wire.client_http import NotStreamable, open_streamable_http
 from nanobot.wire.continuation import Continuation
@@ -33,12 +36,17 @@ from nanobot.wire.http_reply import (
     origin,
     redirected,
 )
+from nanobot.wire.rpc import EMPTY, RpcError
 
 log = logging.getLogger(__name__)
 
 ENDPOINT_S: Final = 15.0
 """How long a server may take to answer the GET and to say where it wants our messages."""
 SEND_S: Final = 30.0
+PING_S: Final = 100.0
+"""How often the server is asked for a sign of life: its stream of events need not have any of its own."""
+SILENCE_S: Final = 300.0
+"""A stream that is silent for so long, answers to pings included, has ended unnoticed."""
 
 HttpTransport = Literal["auto", "streamableHttp", "sse"]
 """auto: Streamable HTTP, and HTTP+SSE with a server that does not know it."""
@@ -86,7 +94,15 @@ class NoSuchStream(Refused):
 
 @asynccontextmanager
 async def open_http_sse(
-    http: Carrier, url: str, hello: Hello, heard: Heard, *, headers: Mapping[str, str]
+    http: Carrier,
+    url: str,
+    hello: Hello,
+    heard: Heard,
+    *,
+    headers: Mapping[str, str],
+    endpoint_s: float = ENDPOINT_S,
+    ping_s: float = PING_S,
+    silence_s: float = SILENCE_S,
 ) -> AsyncGenerator[DuplexConnection]:
     """Shake hands over HTTP+SSE and serve requests until the block ends; the end of its stream is the end.
 
@@ -94,21 +110,39 @@ async def open_http_sse(
     """
     sent = {**headers, "Accept": EVENTS, "Accept-Encoding": "identity"}
     try:
-        for _ in range(MAX_REDIRECTS + 1):
-            async with http.stream("GET", url, headers=sent, idle_s=None) as reply:
-                if reply.status in REDIRECTS:
-                    url = redirected(url, reply)
-                    continue
-                _check_stream(reply)
-                async with aclosing(_events(reply)) as events:
-                    line = _SseLine(http, await _endpoint(url, events), headers, events)
-                    legacy = replace(hello, protocol="legacy")
-                    async with open_duplex(line, legacy, heard, explain=line.explain) as connection:
-                        yield connection
-            return
+        with anyio.CancelScope(deadline=anyio.current_time() + endpoint_s) as opening:
+            for _ in range(MAX_REDIRECTS + 1):
+                async with http.stream("GET", url, headers=sent, idle_s=silence_s) as reply:
+                    if reply.status in REDIRECTS:
+                        url = redirected(url, reply)
+                        continue
+                    _check_stream(reply)
+                    async with aclosing(_events(reply)) as events:
+                        line = _SseLine(http, await _endpoint(url, events), headers, events)
+                        opening.deadline = math.inf  # that was for getting here
+                        legacy = replace(hello, protocol="legacy")
+                        async with (
+                            open_duplex(line, legacy, heard, explain=line.explain) as connection,
+                            task_group() as group,
+                        ):
+                            group.start_soon(_keep_pinging, connection, ping_s)
+                            yield connection
+                            group.cancel_scope.cancel()
+                return
     except HttpError as e:
         raise ConnectionLost(str(e), maybe_sent=e.sent) from e
+    if opening.cancelled_caught:
+        reason = f"it named no endpoint for messages within {endpoint_s:g} s of a GET for events"
+        raise ConnectionLost(reason, maybe_sent=False)
     raise Refused(310, "it redirects in circles")
+
+
+async def _keep_pinging(connection: Connection, ping_s: float) -> None:
+    """Whatever a server answers is a sign of life; where nothing comes, the stream ends."""
+    while True:
+        await anyio.sleep(ping_s)
+        with suppress(RpcError, ConnectionLost, NoAnswer):
+            await connection.request("ping", EMPTY, Call(), timeout_s=ping_s)
 
 
 class _SseLine:
@@ -181,14 +215,13 @@ async def _endpoint(url: str, events: AsyncIterator[SseEvent]) -> str:
     Messages carry our credentials: a server must not be able to have them sent elsewhere.
     """
     named: str | None = None
-    with anyio.move_on_after(ENDPOINT_S):
-        try:
-            async for event in events:
-                if event.event == "endpoint":
-                    named = event.data.decode("utf-8", "replace").strip()
-                    break
-        except SseTooLong as e:
-            raise ConnectionLost(str(e), maybe_sent=False) from e
+    try:
+        async for event in events:
+            if event.event == "endpoint":
+                named = event.data.decode("utf-8", "replace").strip()
+                break
+    except SseTooLong as e:
+        raise ConnectionLost(str(e), maybe_sent=False) from e
     if named is None:
         raise ConnectionLost("its stream of events named no endpoint for messages", maybe_sent=False)
     try:
