@@ -98,7 +98,9 @@ class Guard:
             self.seen.append((name, arguments))
             return answer(arguments) if callable(answer) else answer
 
-        properties = {key: {} for key in ("accept", "mutated", "message", "reason", "context")}
+        of_messages = ("accept", "mutated", "message", "reason", "context")
+        of_sessions = ("url", "sessionId", "account", "client", "_meta")
+        properties = {key: {} for key in (*of_messages, *of_sessions)}
         return BuiltinTool(name=name, description=name, schema={"properties": properties}, run=run)
 
 

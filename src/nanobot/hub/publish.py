@@ -43,7 +43,7 @@ _NO_COMPLETION: Final = Payload(b'{"completion":{"values":[],"hasMore":false,"to
 
 
 Greeting = Callable[[Caller], Awaitable[Mapping[str, Any]]]
-"""What is done when a client begins a session; gives what it is told of the session, maybe nothing."""
+"""What is done when a client begins to use us; gives what it is told of its session, maybe nothing."""
 
 
 class Publisher:
@@ -93,11 +93,9 @@ class Publisher:
         if caller.agent and caller.agent not in self._agents:
             known = ", ".join(self._agents)
             raise RpcError(INVALID_PARAMS, f"there is no agent {caller.agent!r}; known: {known}")
+        session = await self._greeting(caller) if self._greeting is not None else None
         if self._declared:
             check_variables(self._declared, self._env, caller)
-        session = None
-        if self._greeting is not None and caller.era == "legacy":  # in the modern era nobody is greeted
-            session = await self._greeting(caller)
         self.warm(caller)
         description = await self._describe(caller)
         return _with_session(description, session) if session else description

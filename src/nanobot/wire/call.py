@@ -36,6 +36,10 @@ class Caller:
     """Id of the agent that the conversation of its session begins with, if it named one."""
     title: str = ""
     """What the conversation of its session is to be called, if it said that."""
+    thread: str = ""
+    """Id of the thread that a modern request named in place of a session."""
+    target: str = ""
+    """Path and query of the address at which it asked, or began its session; "" where there is none."""
 
 
 NOBODY = Caller()

@@ -37,7 +37,12 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 def open_envelope(
-    request: Request, meta: Meta, *, account: str = "", headers: Mapping[bytes, bytes] | None = None
+    request: Request,
+    meta: Meta,
+    *,
+    account: str = "",
+    target: str = "",
+    headers: Mapping[bytes, bytes] | None = None,
 ) -> Caller:
     """Who makes a modern request. `headers` (lower-case names) are None where there are none.
 
@@ -58,6 +63,7 @@ def open_envelope(
     client = meta.get(META_CLIENT_INFO)
     return Caller(
         account=account,
+        target=target,
         era="modern",
         version=version,
         capabilities=capabilities if isinstance(capabilities, dict) else {},  # pyright: ignore[reportUnknownArgumentType]

@@ -170,6 +170,13 @@ def thread_id(http: HttpRequest) -> str | None:
     return None if http.scope["path"] == "/mcp" else _uuid_in(http.scope["path"])
 
 
+def target(http: HttpRequest) -> str:
+    """Path and query of the address that a request was sent to."""
+    query = http.scope.get("query_string")
+    path: str = http.scope["path"]
+    return f"{path}?{query.decode('latin-1')}" if query else path
+
+
 def agent_header(http: HttpRequest) -> str:
     """The agent that a client wants for the conversation of its session, "" if it does not say."""
     return _words(http.headers.get(b"x-nanobot-default-agent"))

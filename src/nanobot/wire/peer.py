@@ -67,12 +67,12 @@ class Peer:
         self.changed: frozenset[str] = frozenset()
         """Parts that changed since they were saved: `client`, `level`, `subscriptions`, or an attribute."""
 
-    def begin(self, *, agent: str, title: str) -> None:
+    def begin(self, *, agent: str, title: str, target: str) -> None:
         """Take in what a client says about its session before it introduces itself."""
         for name, value in ((AGENT, agent), (TITLE, title)):
             if value:
                 self.put(name, value)
-        self.caller = replace(self.caller, agent=agent, title=title)
+        self.caller = replace(self.caller, agent=agent, title=title, target=target)
 
     def introduce(self, params: Mapping[str, Any]) -> str:
         """Take in the params of `initialize`; the version to answer with. Raises `RpcError` (-32602)."""

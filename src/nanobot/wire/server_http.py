@@ -52,6 +52,7 @@ from nanobot.wire.http_request import (
     read_message,
     send_empty,
     session_id,
+    target,
     thread_id,
     title_header,
 )
@@ -307,7 +308,7 @@ class McpEndpoint:
             session = self._living(http) or await self._session(http, request.id)
         else:
             session = Session(http.account, self._clock)
-            session.peer.begin(agent=agent_header(http), title=title_header(http))
+            session.peer.begin(agent=agent_header(http), title=title_header(http), target=target(http))
         http.reads = Accepts(json=True, events=False)  # a stream would need a session that may not come
         exchange = self._exchange(http, request, meta, _with_values(session.peer.caller, http), session)
         try:
@@ -330,7 +331,9 @@ class McpEndpoint:
         if (error := repeated_header(http.scope["headers"])) is not None:
             raise Refusal(400, error, id=request.id)
         try:
-            caller = open_envelope(request, meta, account=http.account, headers=http.headers)
+            caller = open_envelope(
+                request, meta, account=http.account, target=target(http), headers=http.headers
+            )
             named = thread_id(http) or meta.get(META_SESSION)
             if named is not None:
                 caller, meta = await self._attach(named, caller, meta)
@@ -360,7 +363,7 @@ class McpEndpoint:
             account = caller.account
             session = self._sessions.find(named, account)
             if session is None and self._has_thread is not None and await self._has_thread(named, account):
-                return caller, {**meta, META_SESSION: named}
+                return replace(caller, thread=named), {**meta, META_SESSION: named}
             session = session or await self._sessions.fetch(named, account)
             if session is not None:
                 session.used_at = self._clock()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from nanobot.config.hook_circles import handshake_hooks
 from nanobot.config.model import Config, HookMapping, HookTarget, McpServer
 from nanobot.http import Http
 from nanobot.hub.hooks.events import EventHooks
-from nanobot.hub.hooks.greeting import greeting
+from nanobot.hub.hooks.greeting import Greetings
 from nanobot.hub.hooks.handshake import HookedHandshake
 from nanobot.hub.hooks.hook import Hook
 from nanobot.hub.hooks.matching import Matching
@@ -54,11 +55,14 @@ class Hooks:
         *,
         audit: Audit = log_record,
         timeouts: Timeouts = Timeouts(),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock` counts seconds; what is remembered of clients ages by it."""
         self._config = config
         self._http = http
         self._audit = audit
         self._timeouts = timeouts
+        self._clock = clock
         self._hub: Hub | None = None
         self._python: dict[Path, PythonFile] = {}
         self._scripts: dict[Path, ScriptFile] = {}
@@ -97,9 +101,12 @@ class Hooks:
         }
 
     def greeting(self) -> Greeting | None:
-        """What is to be done at the handshake with a client, None if nothing is."""
+        """What is to be done when a client begins to use us, None if nothing is."""
         mappings = self._config.hooks
-        return greeting(EventHooks(self._matching("", mappings), self._audit)) if mappings else None
+        if not mappings:
+            return None
+        hooks = EventHooks(self._matching("", mappings), self._audit)
+        return Greetings(hooks, idle_s=self._config.sessions.idle_timeout_s, clock=self._clock).greet
 
     def _around(self, name: str, source: Source) -> Source:
         server = self._config.mcp_servers.get(name)

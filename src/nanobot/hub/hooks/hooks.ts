@@ -55,8 +55,13 @@ export interface Refusal {
   reason?: string;
 }
 
-/** Hook `session`: an MCP client shakes hands. The `_meta` of the answer is told to the client. */
+/**
+ * Hook `session`: an MCP client shakes hands, or asks for the first time. The `_meta` of the answer is told to the
+ * client.
+ */
 export interface SessionPayload {
+  /** Path and query of the address at which it asks; "" on stdio. */
+  url: string;
   sessionId: string;
   account: string;
   client: { name?: string; version?: string; [key: string]: any };
