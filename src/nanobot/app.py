@@ -45,6 +45,7 @@ from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.pools import Pools
 from nanobot.upstream.roots import Root
 from nanobot.upstream.sandbox import find_sandbox
+from nanobot.upstream.secrecy import RecentSecrets
 from nanobot.upstream.traced_http import TracedHttp
 from nanobot.wire.continuation import Continuation
 from nanobot.wire.service import Service
@@ -109,7 +110,8 @@ async def open_app(
         models = Models(config, http)
         await models.start(avoid_ports={own_port} if own_port else ())
         sandbox = find_sandbox()
-        launcher = Launcher(sandbox=sandbox, home=config.home, roots=roots)
+        recent = RecentSecrets()
+        launcher = Launcher(sandbox=sandbox, home=config.home, roots=roots, recent=recent)
         to_servers = http if tracer is None else TracedHttp(http, tracer)
         oauth = OAuthClient(
             http=http,
@@ -118,8 +120,8 @@ async def open_app(
             env=config.env,
             redirect_uri=callback_uri(config.server.public_url, own_port),
             public_url=config.server.public_url,
+            recent=recent,
         )
-
         exchange = _token_exchange(config, http)
         hooks = Hooks(config, http, audit=note_hooks)
 
@@ -146,7 +148,7 @@ async def open_app(
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}
-        overhearing = Overhearing.of(config, sources)
+        overhearing = Overhearing.of(config, sources, recent)
         if overhearing is not None:
             sources = overhearing.sources(sources)
         if tracer is not None:

@@ -59,6 +59,9 @@ class HttpClient:
     def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
         return self._send("POST", body, headers)
 
+    def get(self) -> Reply:
+        return self._send("GET", None, None)
+
     def delete(self) -> Reply:
         return self._send("DELETE", None, None)
 

@@ -16,8 +16,8 @@ from nanobot.errors import NanobotError
 from nanobot.hub.around import Around
 from nanobot.hub.audit.redaction import masked
 from nanobot.logs import OVERHEARD
-from nanobot.upstream.definition import SHORTEST_SECRET, secrets_of
-from nanobot.upstream.process import redacted
+from nanobot.upstream.definition import secrets_of
+from nanobot.upstream.secrecy import RecentSecrets, Secrecy
 from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import Payload, RpcError
@@ -76,15 +76,17 @@ class Interest:
 class Shown:
     """Makes messages fit to be shown: without secrets, without long stretches of base64, and not too long."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, recent: RecentSecrets) -> None:
         env = config.env
         known = {value for name, value in env.items() if _SECRET_VARIABLE.search(name)}
         for server in config.mcp_servers.values():
             known.update(secrets_of(server, env))
-        known.update(_encode(text).decode()[1:-1] for text in tuple(known))
-        self._secrets = sorted(
-            (text for text in known if len(text) >= SHORTEST_SECRET), key=len, reverse=True
-        )
+        self._recent = recent
+        self._secrecy = Secrecy(recent, known)
+
+    def keep_from(self, caller: Caller) -> None:
+        """Show nothing of what the request of a caller brings along."""
+        self._recent.remember(*caller.values.values())
 
     def __call__(self, raw: bytes) -> str:
         if len(raw) > MAX_BYTES:
@@ -93,7 +95,7 @@ class Shown:
             text = _encode(masked(msgspec.json.decode(raw))).decode()
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             text = raw.decode("utf-8", "replace")
-        text = _BASE64.sub(r"\1…", redacted(text, self._secrets))
+        text = _BASE64.sub(r"\1…", self._secrecy.hide(text))
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}… ({len(raw)} bytes)"
 
 
@@ -105,11 +107,11 @@ class Overhearing:
     shown: Shown
 
     @staticmethod
-    def of(config: Config, servers: Iterable[str]) -> Overhearing | None:
-        """As the variable in `config` wants; None if nothing is to be told."""
+    def of(config: Config, servers: Iterable[str], recent: RecentSecrets) -> Overhearing | None:
+        """As the variable in `config` wants; None if nothing is to be told. `recent` is never told."""
         text = config.env.get(VARIABLE, "")
         interest = Interest.of(text, servers) if text else Interest()
-        return None if interest == Interest() else Overhearing(interest=interest, shown=Shown(config))
+        return None if interest == Interest() else Overhearing(interest=interest, shown=Shown(config, recent))
 
     def sources(self, sources: Mapping[str, Source]) -> dict[str, Source]:
         """`sources` by their names, those of interest being overheard."""
@@ -221,12 +223,14 @@ class OverheardService:
         self._ear = Ear(overhearing)
 
     async def describe(self, caller: Caller) -> Description:
+        self._ear.overhearing.shown.keep_from(caller)
         self._ear.note(
             "from", "initialize", _encode({"clientInfo": caller.client, "version": caller.version})
         )
         return await self._inner.describe(caller)
 
     async def request(self, method: str, params: Payload, call: Call) -> Payload:
+        self._ear.overhearing.shown.keep_from(call.caller)
         return await self._ear.request(
             method, params, call, lambda call: self._inner.request(method, params, call)
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 import anyio
@@ -22,6 +22,7 @@ from nanobot.hub.audit.redaction import (
     MAX_BODY,
     MAX_ERROR,
     Bodies,
+    secrets_in,
     shown_body,
     shown_headers,
     shown_key,
@@ -31,6 +32,7 @@ from nanobot.hub.audit.trail import following, hook_fields
 from nanobot.hub.hooks.record import HookRecord
 from nanobot.sse import SseParser, SseTooLong
 from nanobot.telemetry import trace_id_in
+from nanobot.upstream.secrecy import RecentSecrets, Secrecy
 from nanobot.wire.versions import META_CLIENT_INFO
 
 MAX_CLIENTS: Final = 10_000
@@ -91,7 +93,8 @@ class Audited:
         method = passing.scope["method"]
         if method == "POST" and request.is_answer:
             return
-        answer, error = passing.answer(request.id)
+        secrecy = passing.secrecy()
+        answer, error = passing.answer(request.id, secrecy)
         if method == "POST":
             call_type = request.method or "invalid"
             if not passing.status and not fault:
@@ -104,15 +107,15 @@ class Audited:
             callType=call_type,
             callIdentifier=name,
             requestID="" if request.id is None else str(request.id),
-            requestBody=shown_body(passing.body, self._log.bodies),
+            requestBody=shown_body(passing.body, self._log.bodies, secrecy),
             responseBody=answer,
             responseHeaders=shown_headers(passing.headers),
-            error=(error or fault)[:MAX_ERROR],
+            error=secrecy.hide(error or fault)[:MAX_ERROR],
             processingTimeMs=round((time.monotonic() - started) * 1000),
             server=self._server_of(request.method, name, account) if name else "",
             responseStatus=passing.status,
             traceID=trace_id,
-            **hook_fields(passing.hooks, self._log.bodies),
+            **hook_fields(passing.hooks, self._log.bodies, secrecy),
             **self._caller(passing, request),
         )
 
@@ -124,7 +127,7 @@ class Audited:
         self._log.record(
             callType=relayed.method,
             requestID="" if relayed.id is None else str(relayed.id),
-            requestBody=shown_body(message, self._log.bodies),
+            requestBody=shown_body(message, self._log.bodies, passing.secrecy()),
             responseStatus=200,
             **self._caller(passing, _NOTHING),
         )
@@ -215,7 +218,14 @@ class _Passing:
     def request(self) -> _Envelope:
         return _read(self.body)
 
-    def answer(self, id: object) -> tuple[Body, str]:
+    def secrecy(self) -> Secrecy:
+        """Hides what the request was sent with: its tokens, and what callers bring along for servers."""
+        values: Mapping[str, str] = self.scope.get("state", {}).get("values") or {}
+        secrets = RecentSecrets()
+        secrets.remember(*secrets_in(self.scope["headers"]), *values.values())
+        return Secrecy(secrets)
+
+    def answer(self, id: object, secrecy: Secrecy) -> tuple[Body, str]:
         """The answer as it is shown, and the error in it."""
         if self._answer_size > MAX_BODY:
             return truncated(self._answer_size, self._digest.hexdigest()), self._failure("")
@@ -223,7 +233,7 @@ class _Passing:
         for response in self._responses:  # of a stream: whichever answers the request
             if _read(response).id == id:
                 text = response
-        return shown_body(text, self._bodies), self._failure(_read(text).error_message())
+        return shown_body(text, self._bodies, secrecy), self._failure(_read(text).error_message())
 
     def _failure(self, message: str) -> str:
         return message or (f"HTTP status {self.status}" if self.status >= 400 else "")

@@ -11,8 +11,8 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -23,7 +23,14 @@ from anyio.abc import TaskStatus
 from nanobot.addresses import PUBLIC_ONLY
 from nanobot.aio import task_group
 from nanobot.config.model import McpServer
-from nanobot.errors import ConfigError, StoreError, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from nanobot.errors import (
+    ConfigError,
+    NanobotError,
+    StoreError,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from nanobot.http import Http
 from nanobot.narrow import object_of
 from nanobot.upstream.access import Access
@@ -36,7 +43,8 @@ from nanobot.upstream.oauth.failures import AuthorizationFailed, LoginNeeded
 from nanobot.upstream.pages import read_pages, without_broken_marks
 from nanobot.upstream.pauses import BACKOFF_S, Pauses
 from nanobot.upstream.personal import PersonalHeaders, PersonalHttp
-from nanobot.upstream.process import StartFailed, redacted
+from nanobot.upstream.process import StartFailed
+from nanobot.upstream.secrecy import Secrecy
 from nanobot.upstream.state import State, UpstreamState
 from nanobot.upstream.subscriptions import Subscriptions
 from nanobot.watchers import Watchers
@@ -146,6 +154,7 @@ class Upstream:
         self._http = http if server.is_trusted else http.guarded(PUBLIC_ONLY)
         self._env = env
         self._launcher = launcher or Launcher(sandbox=None, home=Path(os.devnull))
+        self._secrecy = Secrecy(self._launcher.recent)
         offered = CAPABILITIES
         if server.sampling == "off":
             offered = {name: value for name, value in offered.items() if name != "sampling"}
@@ -156,6 +165,7 @@ class Upstream:
             last_era=last_era,
             called=server.name,
             checkpoint=checkpoint,
+            discretion=self._secrecy,
         )
         self._eras = eras if server.protocol == "auto" else None
         self._remembered: str | None = None
@@ -164,7 +174,7 @@ class Upstream:
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
         self._answer_s = min(self._limit_s, server.tool_timeout_s)
         self._account = account
-        self._personal = PersonalHeaders.of(server, env, exchange)
+        self._personal = PersonalHeaders.of(server, env, exchange, self._launcher.recent)
         self._access = Access.of(server, oauth, self._try_again, account=account)
         self._login: LoginNeeded | None = None
         self._attempt_scope: anyio.CancelScope | None = None
@@ -177,7 +187,6 @@ class Upstream:
         self._hurry = anyio.Event()  # the pause before the next attempt is over
         self._settled = anyio.Event()  # the current attempt has succeeded or failed
         self._connections = 0
-        self._secrets: Sequence[str] = ()
         self._watchers = Watchers[Kind]()
         self._listeners = Watchers[str, Payload]()
         self._subscriptions = Subscriptions(self._follow, self._unfollow)
@@ -199,9 +208,10 @@ class Upstream:
 
     async def ready(self, caller: Caller = NOBODY) -> Connected:
         """What the server says of itself, once it is connected. Raises `UpstreamUnavailable`."""
-        if self._personal is not None:
-            await self._headers_of(caller, self._personal)
-        return await self._introduced()
+        with self._discreetly():
+            if self._personal is not None:
+                await self._headers_of(caller, self._personal)
+            return await self._introduced()
 
     async def _introduced(self) -> Connected:
         try:
@@ -215,6 +225,10 @@ class Upstream:
 
         A call that may have been executed is never sent again.
         """
+        with self._discreetly():
+            return await self._request(method, params, call)
+
+    async def _request(self, method: str, params: Payload, call: Call) -> Payload:
         if self._personal is not None:
             call = replace(call, to_server=await self._headers_of(call.caller, self._personal))
         if method in self._own:
@@ -233,6 +247,10 @@ class Upstream:
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         """Everything the server lists for `caller`, read now and to the last page."""
+        with self._discreetly():
+            return await self._listing(kind, caller)
+
+    async def _listing(self, kind: Kind, caller: Caller) -> Sequence[Entry]:
         connected = await self.ready(caller)
         call = Call()
         if self._personal is not None:
@@ -355,7 +373,7 @@ class Upstream:
         pauses = Pauses(self._backoff_s)
         try:
             await self._wanted.wait()
-            self._secrets = self._launcher.check(self._server, self._env)
+            self._secrecy.keep(self._launcher.check(self._server, self._env))
             if self._hello.last_era is None:
                 await self._recall_era()
             while True:
@@ -370,7 +388,7 @@ class Upstream:
                     with anyio.move_on_after(pause_s):
                         await self._hurry.wait()
         except (ConfigError, Denied) as e:  # nothing that time could mend
-            reason = redacted(str(e), self._secrets)
+            reason = self._secrecy.hide(str(e))
             log.warning("server not usable", extra={"server": self.name, "reason": reason})
             self._fail("failed", reason)
             await anyio.sleep_forever()
@@ -415,11 +433,11 @@ class Upstream:
                 raise
             reason = str(e)
         except Exception as e:  # boundary: one server must not end the others
+            self._secrecy.hide_in(e)
             log.exception("connection ended by a fault", extra={"server": self.name})
             reason = f"an internal fault ({type(e).__name__}); the log has the details"
         lived_s = None if ready_at is None else anyio.current_time() - ready_at
-        own = () if self._personal is None else self._personal.secrets
-        return lived_s, redacted(reason, (*own, *self._secrets))
+        return lived_s, self._secrecy.hide(reason)
 
     def _forget_era(self) -> None:
         """The server may have become another one: the next attempt finds out anew."""
@@ -449,7 +467,9 @@ class Upstream:
         """Be connected until the connection is lost; says why it was."""
         async with task_group() as group:
             is_modern = connection.connected.era == "modern"
-            self._following = Following(connection, self._heard, group) if is_modern else None
+            self._following = (
+                Following(connection, self._heard, group, hide=self._secrecy.hide) if is_modern else None
+            )
             self._told_level = None
             await self._tell_log_level(connection)  # before anybody can ask it for anything
             was_known = self._hello.last_era == connection.connected.era
@@ -523,7 +543,7 @@ class Upstream:
             "ready",
             era=connected.era,
             protocol_version=connected.version,
-            server_info=connected.server_info,
+            server_info=self._secrecy.hide_in_json(Payload.of(connected.server_info)).object(),
             last_error="",
             auth_url="",
             restarts=self._connections,
@@ -586,7 +606,9 @@ class Upstream:
                 await connection.request("logging/setLevel", params, Call(), timeout_s=FAREWELL_S)
                 self._told_level = level
             except (RpcError, ConnectionLost, NoAnswer) as e:
-                log.debug("log level not set", extra={"server": self.name, "reason": str(e)})
+                log.debug(
+                    "log level not set", extra={"server": self.name, "reason": self._secrecy.hide(str(e))}
+                )
 
     async def _unfollow(self, uri: str) -> None:
         """What the server says to this is of no consequence: nobody listens any more."""
@@ -602,7 +624,7 @@ class Upstream:
                     "resources/unsubscribe", params, Call(), timeout_s=min(self._answer_s, FAREWELL_S)
                 )
         except (RpcError, UpstreamUnavailable, ConnectionLost, NoAnswer) as e:
-            log.debug("not unsubscribed", extra={"server": self.name, "reason": str(e)})
+            log.debug("not unsubscribed", extra={"server": self.name, "reason": self._secrecy.hide(str(e))})
 
     async def _agreed(self) -> frozenset[str]:
         if self._following is None:
@@ -625,8 +647,9 @@ class Upstream:
                 try:
                     await self._follow(uri)
                 except (RpcError, UpstreamError) as e:
+                    reason = self._secrecy.hide(str(e))
                     log.warning(
-                        "not subscribed again", extra={"server": self.name, "uri": uri, "reason": str(e)}
+                        "not subscribed again", extra={"server": self.name, "uri": uri, "reason": reason}
                     )
                 else:
                     self._heard(RESOURCE_UPDATED, Payload.of({"uri": uri}))
@@ -644,8 +667,17 @@ class Upstream:
         else:
             self._listeners.tell(method, params)
         if method == LOG_MESSAGE and log.isEnabledFor(logging.DEBUG):
-            entry = redacted(params.raw.decode("utf-8", "replace"), self._secrets)
+            entry = params.raw.decode("utf-8", "replace")
             log.debug("mcp log", extra={"server": self.name, "entry": entry[:1024]})
+
+    @contextmanager
+    def _discreetly(self) -> Generator[None]:
+        """What the server sent on to others of what it was sent does not leave the block in an error."""
+        try:
+            yield
+        except NanobotError as e:
+            self._secrecy.hide_in(e)
+            raise
 
     def _tell_watchers(self, kinds: Sequence[Kind]) -> None:
         for kind in kinds:

@@ -7,20 +7,17 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from nanobot.config.expand import expand
 from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError
 from nanobot.upstream.process import Command
+from nanobot.upstream.secrecy import SHORTEST_SECRET
 
 _INHERITED = re.compile(
     r"PATH|HOME|USER|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|(?:HTTP|HTTPS|ALL|NO)_PROXY|(?:http|https|all|no)_proxy"
 )
 """What a child sees of our environment; everything else must be written into its `env`."""
-
-SHORTEST_SECRET: Final = 6
-"""A shorter value is left in messages: replacing each `1` or `debug` would only make them unreadable."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _REFERENCE = re.compile(r"\$\{([^{}:]+)")

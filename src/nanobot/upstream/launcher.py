@@ -21,6 +21,7 @@ from nanobot.upstream.image import IMAGE_VARIABLE, check_image, image_of, remove
 from nanobot.upstream.process import Child, Command, open_process
 from nanobot.upstream.roots import CWD, Root
 from nanobot.upstream.sandbox import Sandbox
+from nanobot.upstream.secrecy import RecentSecrets
 from nanobot.upstream.started import EndedTooSoon, answering
 
 PORT_ATTEMPTS = 3
@@ -37,6 +38,8 @@ class Launcher:
     home: Path
     roots: Sequence[Root] = ()
     """Directories of the operator; containers see them."""
+    recent: RecentSecrets = field(default_factory=RecentSecrets)
+    """What servers were sent on behalf of callers: what they print is kept and logged without it."""
     building: anyio.Lock = field(default_factory=anyio.Lock)
     """One image is built at a time: two servers of one image must not build it twice."""
 
@@ -87,7 +90,7 @@ class Launcher:
         name = container_name()
         command = self._enclosed(server, target, env, image, {}, account, name)
         async with (
-            _open(command, server.sandbox) as child,
+            _open(command, server.sandbox, self.recent) as child,
             _reversed(server, env, child, name),
         ):
             yield child
@@ -105,7 +108,7 @@ class Launcher:
             command = self._enclosed(server, target.command, env, image, ports, account, name)
             try:
                 async with (
-                    _open(command, server.sandbox) as child,
+                    _open(command, server.sandbox, self.recent) as child,
                     _reversed(server, env, child, name),
                     answering(child, target.remote, http),
                 ):
@@ -175,16 +178,18 @@ class Launcher:
 
 
 @asynccontextmanager
-async def _open(command: Command, settings: SandboxSettings | None) -> AsyncGenerator[Child]:
+async def _open(
+    command: Command, settings: SandboxSettings | None, recent: RecentSecrets
+) -> AsyncGenerator[Child]:
     """The process of `command`, with its filtering proxy beside it if it is to have one."""
     if not isinstance(command.cage, Cage) or settings is None or settings.network != "proxy":
-        async with open_process(command) as child:
+        async with open_process(command, recent=recent) as child:
             yield child
         return
     async with open_filter_proxy(settings.allow_hosts, server=command.server) as way_out:
         cage = replace(command.cage, proxy=way_out)
         env = {**command.env, **proxy_environment()}
-        async with open_process(replace(command, cage=cage, env=env)) as child:
+        async with open_process(replace(command, cage=cage, env=env), recent=recent) as child:
             yield child
 
 

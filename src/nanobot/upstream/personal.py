@@ -15,9 +15,10 @@ from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import McpServer
 from nanobot.errors import ConfigError, UpstreamUnavailable
 from nanobot.http import HttpAnswer, HttpStream
-from nanobot.upstream.definition import SHORTEST_SECRET, check_header
+from nanobot.upstream.definition import check_header
 from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.oauth.failures import AuthorizationFailed
+from nanobot.upstream.secrecy import RecentSecrets
 from nanobot.upstream.unverified import claims_of
 from nanobot.wire.call import Caller
 from nanobot.wire.carrier import Carrier
@@ -33,10 +34,18 @@ class PersonalHeaders:
     """Of one connection, which belongs to one account. `latest` are those of whoever asked last.
 
     They stand in where no request is under way: for the handshake, the stream of news, the farewell.
+    What is made of callers' values is `recent` before it is sent.
     """
 
-    def __init__(self, server: McpServer, env: Mapping[str, str], exchange: TokenExchange | None) -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        env: Mapping[str, str],
+        exchange: TokenExchange | None,
+        recent: RecentSecrets,
+    ) -> None:
         self._server = server
+        self._recent = recent
         self._exchange = exchange
         own = (name for name in server.headers if name.lower() == AUTHORIZATION.lower())
         self._authorization = next(own, AUTHORIZATION)
@@ -48,7 +57,7 @@ class PersonalHeaders:
 
     @staticmethod
     def of(
-        server: McpServer, env: Mapping[str, str], exchange: TokenExchange | None
+        server: McpServer, env: Mapping[str, str], exchange: TokenExchange | None, recent: RecentSecrets
     ) -> PersonalHeaders | None:
         """None for a server that is told nothing of callers, as one that is not trusted never is.
 
@@ -58,19 +67,14 @@ class PersonalHeaders:
             exchange = None
         if not server.is_trusted or not (server.personal_headers or exchange is not None):
             return None
-        return PersonalHeaders(server, env, exchange)
-
-    @property
-    def secrets(self) -> list[str]:
-        """Texts that must not reach a log or an error, the longest first."""
-        values = [text for value in self.latest.values() for text in (value, value.rpartition(" ")[2])]
-        return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
+        return PersonalHeaders(server, env, exchange, recent)
 
     async def made_for(self, caller: Caller) -> Mapping[str, str]:
         """The headers of a request of `caller`.
 
         Raises `UpstreamUnavailable` if it lacks what they need, or its token cannot be exchanged.
         """
+        self._recent.remember(*caller.values.values())
         values = ChainMap[str, str](dict(caller.values), dict(self._env))
         headers: dict[str, str] = {}
         for template, written in self._templates.items():
@@ -93,6 +97,7 @@ class PersonalHeaders:
                 headers[self._authorization] = f"Bearer {exchanged}"
         if self._templates:
             self._warn(token)
+        self._recent.remember(*headers.values())
         self.latest = headers
         return headers
 

@@ -25,6 +25,7 @@ from anyio import to_thread
 
 from nanobot.aio import task_group
 from nanobot.errors import NanobotError
+from nanobot.upstream.secrecy import RecentSecrets, Secrecy
 from nanobot.wire.duplex import MessageTooLong
 from nanobot.wire.lines import LineSplitter
 
@@ -78,8 +79,13 @@ class Cage(Protocol):
 
 
 @asynccontextmanager
-async def open_process(command: Command, *, max_message_bytes: int = MAX_MESSAGE) -> AsyncGenerator[Child]:
-    """Run `command` until the block ends. Raises `StartFailed`."""
+async def open_process(
+    command: Command, *, recent: RecentSecrets | None = None, max_message_bytes: int = MAX_MESSAGE
+) -> AsyncGenerator[Child]:
+    """Run `command` until the block ends. Raises `StartFailed`.
+
+    What it prints is kept and logged without the secrets of the command and those that are `recent`.
+    """
     _check(command)
     lifeline, ours = os.pipe()
     try:
@@ -89,7 +95,8 @@ async def open_process(command: Command, *, max_message_bytes: int = MAX_MESSAGE
             raise StartFailed(f"{command.argv[0]!r} cannot be run: {e.strerror}") from e
         finally:
             os.close(lifeline)
-        child = Child(command, process, max_message_bytes)
+        secrecy = Secrecy(RecentSecrets() if recent is None else recent, command.secrets)
+        child = Child(command, process, secrecy, max_message_bytes)
         async with task_group() as group:
             group.start_soon(child.drain_stderr)
             try:
@@ -112,12 +119,13 @@ async def open_process(command: Command, *, max_message_bytes: int = MAX_MESSAGE
 class Child:
     """A running server; satisfies `Duplex`. Made by `open_process`."""
 
-    def __init__(self, command: Command, process: Process, max_message_bytes: int) -> None:
+    def __init__(self, command: Command, process: Process, secrecy: Secrecy, max_message_bytes: int) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         self._command = command
         self._process = process
+        self._secrecy = secrecy
         self._stdin = process.stdin
         self._stdout = process.stdout
         self._stderr = process.stderr
@@ -184,7 +192,8 @@ class Child:
             await self._process.wait()
             await self._silent.wait()
         status = self._process.returncode
-        said = "; its last output was:\n" + "\n".join(self._last_words) if self._last_words else ""
+        words = self._secrecy.hide("\n".join(self._last_words))
+        said = f"; its last output was:\n{words}" if words else ""
         return (f"it closed its output{said}") if status is None else f"it {_ending(status)}{said}"
 
     async def drain_stderr(self) -> None:
@@ -205,16 +214,11 @@ class Child:
                 line = b"(a line that was too long)"
             if line is None:
                 return
-            text = redacted(line.decode("utf-8", "replace"), self._command.secrets)
+            text = line.decode("utf-8", "replace")
             self._last_words.append(text)
-            log.debug("mcp stderr", extra={"server": self._command.server, "line": text})
-
-
-def redacted(text: str, secrets: Sequence[str]) -> str:
-    """`text` with each of `secrets` (longest first, so that no piece of one remains) replaced by `***`."""
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
+            if log.isEnabledFor(logging.DEBUG):
+                said = self._secrecy.hide(text)
+                log.debug("mcp stderr", extra={"server": self._command.server, "line": said})
 
 
 async def _start(command: Command, lifeline: int) -> Process:

@@ -107,6 +107,24 @@ class Checkpoint(Protocol):
         ...
 
 
+class Discretion(Protocol):
+    """Knows what must not be told of a server's words; gives the same back where there is nothing to hide."""
+
+    def hide(self, text: str) -> str: ...
+
+    def hide_in_json(self, payload: Payload) -> Payload: ...
+
+
+class Openness:
+    """Hides nothing; satisfies `Discretion`."""
+
+    def hide(self, text: str) -> str:
+        return text
+
+    def hide_in_json(self, payload: Payload) -> Payload:
+        return payload
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """What we tell a server about ourselves, and what we are willing to speak."""
@@ -122,6 +140,8 @@ class Hello:
     """What the server spoke before, if it is known: tried first, and not believed."""
     checkpoint: Checkpoint | None = None
     """What the handshake and pings pass; None: nothing looks at them."""
+    discretion: Discretion = field(default_factory=Openness)
+    """Stands before the log, and before what the server itself logs."""
 
     @property
     def client_info(self) -> dict[str, str]:

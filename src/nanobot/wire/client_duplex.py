@@ -70,7 +70,7 @@ async def open_duplex(
         group.start_soon(connection.read)
         try:
             connection.connected = await shake_hands(connection, hello, probe=False)
-            group.start_soon(keep_listening, connection)
+            group.start_soon(keep_listening, connection, hello.discretion.hide)
             yield connection
         finally:
             connection.end("the connection was closed")
@@ -93,7 +93,7 @@ class DuplexConnection:
         self._group = group
         self._ids = count(1)
         self._waiting: dict[Id, asyncio.Future[Payload | Exception]] = {}
-        self._inbound = Inbound(heard, group, self._tell, called=hello.called, checkpoint=hello.checkpoint)
+        self._inbound = Inbound(heard, group, self._tell, hello)
         self._complained_at = -math.inf
         self._end_reason: str | None = None
         self._ended = anyio.Event()
@@ -213,7 +213,7 @@ class DuplexConnection:
         now = anyio.current_time()
         if now - self._complained_at >= 1:
             self._complained_at = now
-            log.warning("line skipped", extra={"reason": reason})
+            log.warning("line skipped", extra={"reason": self._hello.discretion.hide(reason)})
 
     def _take(self, message: Message) -> None:
         match message:

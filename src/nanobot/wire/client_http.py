@@ -154,7 +154,7 @@ class HttpConnection:
         self._refused_with: int | None = None  # the status of the last refusal
         self._post_headers = self._build_post_headers()
         self._ids = count(1)
-        self._inbound = Inbound(heard, group, self._reply, called=hello.called, checkpoint=hello.checkpoint)
+        self._inbound = Inbound(heard, group, self._reply, hello)
         self._renewal = anyio.Lock()
         self._hearing: anyio.CancelScope | None = None
         self._end_reason: str | None = None
@@ -170,7 +170,7 @@ class HttpConnection:
             self._adopt(continuation.connected)
         else:
             self._adopt(await self._handshake())
-        self._group.start_soon(keep_listening, self)
+        self._group.start_soon(keep_listening, self, self._hello.discretion.hide)
 
     async def _handshake(self) -> Connected:
         try:
@@ -197,7 +197,7 @@ class HttpConnection:
         try:
             await self._http.request("DELETE", self._url, headers=self._plain_headers(), timeout_s=FAREWELL_S)
         except (HttpError, ConnectionLost) as e:
-            log.debug("session not ended", extra={"reason": str(e)})
+            log.debug("session not ended", extra={"reason": self._hello.discretion.hide(str(e))})
 
     @property
     def is_alive(self) -> bool:
@@ -421,7 +421,7 @@ class HttpConnection:
         except HttpError as e:
             if e.kind != "closed":
                 raise
-            log.debug("stream cut off", extra={"reason": str(e)})
+            log.debug("stream cut off", extra={"reason": self._hello.discretion.hide(str(e))})
         except SseTooLong as e:
             raise ConnectionLost(str(e), maybe_sent=True) from e
         return None
@@ -438,7 +438,7 @@ class HttpConnection:
                         break
                     result = await self._read_events(reply, outgoing, place)
             except HttpError as e:
-                log.debug("stream not resumed", extra={"reason": str(e)})
+                log.debug("stream not resumed", extra={"reason": self._hello.discretion.hide(str(e))})
                 continue
             except ConnectionLost as e:  # only the resumption was not carried out; the request was
                 raise ConnectionLost(e.reason, maybe_sent=True) from e
@@ -458,7 +458,9 @@ class HttpConnection:
         try:
             message = decode(data, mend=True)
         except RpcError as e:
-            log.warning("event skipped: it is no message", extra={"reason": e.message})
+            log.warning(
+                "event skipped: it is no message", extra={"reason": self._hello.discretion.hide(e.message)}
+            )
             if outgoing is None or answered_by(data) != outgoing.id:
                 return None
             return RpcError(INTERNAL_ERROR, f"the server's answer is no message: {e.message}")
@@ -501,7 +503,7 @@ class HttpConnection:
                 if reply.status == 200 and media_type(reply) == EVENTS:
                     await self._read_events(reply, None, place)
         except (HttpError, ConnectionLost) as e:
-            log.debug("stream of news ended", extra={"reason": str(e)})
+            log.debug("stream of news ended", extra={"reason": self._hello.discretion.hide(str(e))})
         return True
 
     def _suppose_changes(self) -> None:
@@ -533,7 +535,7 @@ class HttpConnection:
         try:
             await self._tell(message, method)
         except ConnectionLost as e:
-            log.debug("the server could not be told", extra={"reason": e.reason})
+            log.debug("the server could not be told", extra={"reason": self._hello.discretion.hide(e.reason)})
 
     # Headers
 

@@ -26,9 +26,15 @@ ANSWER_S: Final = 10.0
 
 
 class Following:
-    """Belongs to one connection. `group` owns the streams, `heard` is told what went unheard."""
+    """Belongs to one connection. `group` owns the streams, `heard` is told what went unheard.
 
-    def __init__(self, listener: Listener, heard: Heard, group: TaskGroup) -> None:
+    What the server says is logged as `hide` leaves it.
+    """
+
+    def __init__(
+        self, listener: Listener, heard: Heard, group: TaskGroup, *, hide: Callable[[str], str]
+    ) -> None:
+        self._hide = hide
         self._listener = listener
         self._heard = heard
         self._group = group
@@ -91,7 +97,7 @@ class Following:
                 if not stream.settled.is_set():
                     stream.fail(ending)
                     return
-                log.debug("subscription ended", extra={"reason": str(ending)})
+                log.debug("subscription ended", extra={"reason": self._hide(str(ending))})
                 if anyio.current_time() - opened > LASTED_S:
                     pauses = growing_pauses()
                 await anyio.sleep(next(pauses))

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from anyio.abc import TaskGroup
 
-from nanobot.wire.client import Checkpoint, Denied, Heard
+from nanobot.wire.client import Checkpoint, Denied, Heard, Hello
 from nanobot.wire.notifications import ACKNOWLEDGED, LOG_MESSAGE, PROGRESS
 from nanobot.wire.outgoing import Outgoing, answer, subscription_of, token_of, unexpected
 from nanobot.wire.rpc import (
@@ -39,13 +39,11 @@ class Inbound:
         heard: Heard,
         group: TaskGroup,
         reply: Callable[[bytes], Awaitable[None]],
-        *,
-        called: str = "",
-        checkpoint: Checkpoint | None = None,
+        hello: Hello,
     ) -> None:
-        """`called`, `checkpoint`: see `Hello`."""
-        self._called = called
-        self._checkpoint = checkpoint
+        self._discretion = hello.discretion
+        self._called = hello.called
+        self._checkpoint = hello.checkpoint
         self._heard = heard
         self._group = group
         self._reply = reply
@@ -70,8 +68,8 @@ class Inbound:
                 return
         if news.method == LOG_MESSAGE:
             concerned = concerned or self._only_one()
-            if self._called:
-                news = Notification(LOG_MESSAGE, signed(news.params, self._called))
+            params = self._discretion.hide_in_json(news.params)
+            news = Notification(LOG_MESSAGE, signed(params, self._called) if self._called else params)
         if concerned is None or news.method.endswith(FOR_ALL):
             self._heard(news.method, news.params)
         else:

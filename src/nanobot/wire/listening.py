@@ -33,11 +33,11 @@ class Listener(Protocol):
     ) -> None: ...
 
 
-async def keep_listening(listener: Listener) -> None:
+async def keep_listening(listener: Listener, hide: Callable[[str], str]) -> None:
     """Keep one subscription to every list that the server says may change. Returns if there is none.
 
     What was missed between two subscriptions is unknown; the server's acknowledgement of each one reaches
-    the connection's listener, who takes it for a change.
+    the connection's listener, who takes it for a change. What the server says is logged as `hide` leaves it.
     """
     lists = changing_lists(listener.connected.capabilities)
     if listener.connected.era != "modern" or not lists:
@@ -51,9 +51,9 @@ async def keep_listening(listener: Listener) -> None:
         except RpcError as refusal:
             if refusal.rpc_code == METHOD_NOT_FOUND:
                 return
-            log.info("subscription refused", extra={"reason": refusal.message})
+            log.info("subscription refused", extra={"reason": hide(refusal.message)})
         except ConnectionLost as lost:
-            log.debug("subscription ended", extra={"reason": lost.reason})
+            log.debug("subscription ended", extra={"reason": hide(lost.reason)})
         if anyio.current_time() - opened > LASTED_S:
             pauses = growing_pauses()
         await anyio.sleep(next(pauses))

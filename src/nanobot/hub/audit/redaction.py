@@ -12,6 +12,8 @@ import msgspec
 
 from nanobot.config.redact import MASK, redact_text
 from nanobot.hub.audit.record import Body, Headers
+from nanobot.upstream.secrecy import Secrecy
+from nanobot.wire.rpc import Payload
 
 Bodies = Literal["full", "redacted", "none"]
 
@@ -21,7 +23,8 @@ MAX_ERROR: Final = 2000
 HIDDEN: Final = ("[REDACTED]",)
 
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "set-cookie", "proxy-authorization"})
-_SECRET_PREFIXES: Final = ("x-nanobot-env-", "mcp-param-")
+_REPEATED: Final = "mcp-param-"
+_SECRET_PREFIXES: Final = ("x-nanobot-env-", _REPEATED)
 _SECRET_HEADER_WORD: Final = re.compile(r"token|secret|key|password")
 _SECRET_KEY: Final = re.compile(
     r"(?<!progress)token|api[-_]?key|secret|passw|authorization|credential|cookie", re.IGNORECASE
@@ -67,8 +70,20 @@ def key_beginning(key: str) -> str:
     return prefix if len(prefix) >= 12 else key[:12]
 
 
-def shown_body(body: bytes, bodies: Bodies) -> Body:
-    """A JSON text as it may be shown. What is no JSON becomes a text, so that the entry itself stays JSON."""
+def secrets_in(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
+    """The values of headers that are not shown, but for those that repeat what stands in the body."""
+    return [
+        value.decode("latin-1")
+        for raw_name, value in headers
+        if _is_secret_header(name := raw_name.decode("latin-1").lower()) and not name.startswith(_REPEATED)
+    ]
+
+
+def shown_body(body: bytes, bodies: Bodies, secrecy: Secrecy) -> Body:
+    """A JSON text as it may be shown. What is no JSON becomes a text, so that the entry itself stays JSON.
+
+    What a header of the same request keeps secret is hidden whatever `bodies` says.
+    """
     if bodies == "none" or not body:
         return msgspec.UNSET
     if len(body) > MAX_BODY:
@@ -78,9 +93,10 @@ def shown_body(body: bytes, bodies: Bodies) -> Body:
         value = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         if bodies == "full":
-            return body.decode("utf-8", "replace")
+            return secrecy.hide(body.decode("utf-8", "replace"))
         return {"invalid": True, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()}
-    return msgspec.Raw(body) if bodies == "full" else masked(value)
+    shown = secrecy.hide_in_json(Payload(body, value))
+    return msgspec.Raw(shown.raw) if bodies == "full" else masked(shown.value)
 
 
 def truncated(size: int, sha256: str) -> Body:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from nanobot.hub.audit.record import HookStatus
 from nanobot.hub.audit.redaction import Bodies, shown_body
 from nanobot.hub.hooks.record import HookRecord, log_record
+from nanobot.upstream.secrecy import Secrecy
 
 MAX_RECORDS: Final = 200
 """An agent's turn can make many calls; what hooks did in the first of them is kept."""
@@ -40,7 +41,7 @@ def note_hooks(record: HookRecord) -> None:
         records.append(record)
 
 
-def hook_fields(records: list[HookRecord], bodies: Bodies) -> dict[str, Any]:
+def hook_fields(records: list[HookRecord], bodies: Bodies, secrecy: Secrecy) -> dict[str, Any]:
     """The fields of an entry that tell of hooks; none where there were none."""
     if not records:
         return {}
@@ -54,14 +55,14 @@ def hook_fields(records: list[HookRecord], bodies: Bodies) -> dict[str, Any]:
                 name=one.hook,
                 tool=one.target,
                 status=one.status,
-                message=one.reason,
+                message=secrecy.hide(one.reason),
             )
             for record in records
             for one in record.statuses
         ]
     }
     if sent:
-        fields["mutatedRequestBody"] = shown_body(sent[-1], bodies)
+        fields["mutatedRequestBody"] = shown_body(sent[-1], bodies, secrecy)
     if answered:
-        fields["originalResponseBody"] = shown_body(answered[0], bodies)
+        fields["originalResponseBody"] = shown_body(answered[0], bodies, secrecy)
     return fields

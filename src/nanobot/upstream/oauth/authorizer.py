@@ -98,19 +98,25 @@ class Authorizer:
 
         Raises `AuthorizationFailed` if an expired one cannot be renewed now.
         """
+        token = await self._current()
+        if token is None:
+            return None
+        self._client.recent.remember(token.access, token.refresh)
+        return token.access
+
+    async def _current(self) -> Token | None:
         if not self._loaded:
             await self.load()
         token = self._token
         if token is None or not self._is_due(token):
-            return None if token is None else token.access
+            return token
         try:
             await self._renew(token.access, is_refused=False)
         except AuthorizationFailed:
             if token.expires_at is not None and token.expires_at <= self._client.now():
                 raise
             log.warning("a token could not be renewed in time; the old one is used", exc_info=True)
-        token = self._token
-        return None if token is None else token.access
+        return self._token
 
     def accepted(self, sent: str | None) -> None:
         """The server took a request with this token."""

@@ -24,6 +24,7 @@ from nanobot.upstream.oauth.discovery import (
 from nanobot.upstream.oauth.flow import Flows
 from nanobot.upstream.oauth.grant import Client, Grant
 from nanobot.upstream.oauth.registration import configured_client, document_client, register
+from nanobot.upstream.secrecy import RecentSecrets
 
 if TYPE_CHECKING:
     from nanobot.upstream.oauth.authorizer import Authorizer
@@ -44,6 +45,8 @@ class OAuthClient:
     env: Mapping[str, str] = field(repr=False)
     redirect_uri: str = ""
     public_url: str = ""
+    recent: RecentSecrets = field(default_factory=RecentSecrets)
+    """Takes note of the tokens that servers are sent."""
     flows: Flows = field(default_factory=Flows)
     now: Callable[[], float] = time.time
     _known: WeakValueDictionary[tuple[str, str, str], Authorizer] = field(
