@@ -20,7 +20,17 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from tests.conformance.suite import ROOT, Found, Role, SuiteMissing, find_node, required, run
+from tests.conformance.suite import (
+    ROOT,
+    TASKS,
+    Found,
+    Role,
+    SuiteMissing,
+    find_node,
+    required,
+    run,
+    run_scenarios,
+)
 from tests.peers.programs import clean_env, serving, started
 
 EXPECTED = Path(__file__).with_name("expected-failures.yaml")
@@ -32,20 +42,33 @@ Era = Literal["legacy", "modern"]
 
 @dataclass(frozen=True)
 class Leg:
-    """One run of the suite. `upstream`: the era in which our host talks to the server behind it."""
+    """One run of the suite. `upstream`: the era in which our host talks to the server behind it.
+
+    `extension`: the scenarios of one, instead of those of the revision.
+    """
 
     role: Role
     era: Era
     upstream: Era | None = None
+    extension: str = ""
 
     @property
     def revision(self) -> str:
         return REVISIONS[self.era]
 
     @property
+    def subject(self) -> str:
+        if self.extension:
+            return f"host, {self.extension}"
+        return f"host, {self.upstream} upstream" if self.upstream else "upstream client"
+
+    @property
     def name(self) -> str:
-        subject = f"host, {self.upstream} upstream" if self.upstream else "upstream client"
-        return f"{self.role} {self.revision} ({subject})"
+        return f"{self.role} {self.revision} ({self.subject})"
+
+    @property
+    def scenarios(self) -> Sequence[str]:
+        return TASKS if self.extension else required(self.role, self.revision)
 
 
 SERVER_LEGS = [
@@ -53,6 +76,7 @@ SERVER_LEGS = [
     Leg("server", "modern", "modern"),
     Leg("server", "legacy", "modern"),
     Leg("server", "modern", "legacy"),
+    Leg("server", "modern", "modern", "tasks"),
 ]
 CLIENT_LEGS = [Leg("client", "legacy"), Leg("client", "modern")]
 
@@ -72,7 +96,7 @@ class Verdict:
 
 def judge(leg: Leg, found: Mapping[str, Found], expected: Mapping[str, str]) -> Verdict:
     """`expected`: scenarios or `scenario:check`, each with the reason why it fails."""
-    wanted = required(leg.role, leg.revision)
+    wanted = leg.scenarios
     unexpected: list[str] = []
     met: set[str] = set()
     passed = 0
@@ -101,8 +125,8 @@ def host(upstream: str, era: Era, folder: Path) -> Generator[str]:
 
 
 @contextlib.contextmanager
-def peer(folder: Path) -> Generator[str]:
-    argv = [sys.executable, "-W", "ignore", "-m", "tests.peers.conformance_server"]
+def peer(module: str, folder: Path) -> Generator[str]:
+    argv = [sys.executable, "-W", "ignore", "-m", f"tests.peers.{module}"]
     with started(argv, env=clean_env(folder), cwd=ROOT, announces=r"serving (http://\S+)") as running:
         yield running.url
 
@@ -114,7 +138,10 @@ def run_leg(node: str, leg: Leg, folder: Path) -> Mapping[str, Found]:
     results.mkdir()
     if leg.upstream is None:
         return run(node, leg.role, leg.revision, ["--command", COMMAND], results)
-    with peer(folder) as upstream, host(upstream, leg.upstream, folder / "host") as url:
+    module = "task_server" if leg.extension else "conformance_server"
+    with peer(module, folder) as upstream, host(upstream, leg.upstream, folder / "host") as url:
+        if leg.extension:
+            return run_scenarios(node, leg.scenarios, leg.revision, url, results)
         return run(node, leg.role, leg.revision, ["--url", url], results)
 
 
@@ -124,7 +151,9 @@ def run_legs(node: str, legs: Sequence[Leg], folder: Path) -> Sequence[Verdict]:
     expected: Mapping[str, Mapping[str, str] | None] = yaml.safe_load(EXPECTED.read_text()) or {}
 
     def one(leg: Leg) -> Verdict:
-        found = run_leg(node, leg, folder / f"{leg.role}-{leg.revision}-{leg.upstream or 'client'}")
+        found = run_leg(
+            node, leg, folder / f"{leg.role}-{leg.revision}-{leg.extension or leg.upstream or 'client'}"
+        )
         return judge(leg, found, expected.get(leg.name) or {})
 
     with ThreadPoolExecutor(2) as pool:
@@ -136,9 +165,8 @@ def table(verdicts: Sequence[Verdict]) -> str:
     rows = [["suite", "requirements", "role", "subject", "passed", "failed", "total", "checks"]]
     for verdict in verdicts:
         leg = verdict.leg
-        subject = f"host, {leg.upstream} upstream" if leg.upstream else "upstream client"
         numbers = (verdict.passed, verdict.total - verdict.passed, verdict.total, verdict.checks)
-        rows.append(["conformance", leg.revision, leg.role, subject, *map(str, numbers)])
+        rows.append(["conformance", leg.revision, leg.role, leg.subject, *map(str, numbers)])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     for verdict in verdicts:

@@ -20,6 +20,22 @@ LEAST_NODE = 22
 SCENARIO_MS = 120_000
 RUN_S = 900
 
+TASKS = tuple(
+    f"tasks-{name}"
+    for name in (
+        "lifecycle",
+        "capability-negotiation",
+        "wire-fields",
+        "request-state-removal",
+        "mrtr-input",
+        "request-headers",
+        "dispatch-and-envelope",
+        "required-task-error",
+        "mrtr-composition",
+    )
+)
+"""The scenarios of the tasks extension, without the one that the suite itself skips."""
+
 Role = Literal["server", "client"]
 
 
@@ -66,6 +82,22 @@ def run(node: str, role: Role, revision: str, target: Sequence[str], into: Path)
     )  # fmt: skip
     into.joinpath("output.txt").write_text(said.stdout + said.stderr)
     return {scenario_of(file, into, role): read(file) for file in into.glob("**/checks.json")}
+
+
+def run_scenarios(
+    node: str, names: Sequence[str], revision: str, url: str, into: Path
+) -> Mapping[str, Found]:
+    """Run scenarios of an extension against a server, one after the other."""
+    options = ["--url", url, "--spec-version", revision, "--force", "-o", str(into)]
+    output: list[str] = []
+    for name in names:
+        said = subprocess.run(
+            [node, str(PACKAGE / "dist" / "index.js"), "server", "--scenario", name, *options],
+            cwd=ROOT, capture_output=True, text=True, timeout=RUN_S, check=False,
+        )  # fmt: skip
+        output += [said.stdout, said.stderr]
+    into.joinpath("output.txt").write_text("".join(output))
+    return {scenario_of(file, into, "server"): read(file) for file in into.glob("**/checks.json")}
 
 
 def scenario_of(checks: Path, into: Path, role: Role) -> str:

@@ -115,6 +115,13 @@ class TinyService:
                     if not self.release.is_set():
                         self.was_cancelled.set()
                 return text("released")
+            case "long":
+                assert call.deferral is not None
+                call.deferral.after(0)
+                call.notify("notifications/progress", Payload.of({"progress": 1, "message": "begun"}))
+                if params["arguments"].get("hold"):
+                    await self._call({"name": "wait"}, call)
+                return await self._call({**params, "name": params["arguments"]["as"]}, call)
             case "spread":  # as a peer may write it
                 return Payload.encoded(b'{\r\n  "content": [],\n  "odd": {"kept": [1, 2.50]}\n}')
             case "unavailable":

@@ -79,7 +79,8 @@ async def _turn(
         return await turn.wait()
     except anyio.get_cancelled_exc_class():
         turn.on_event = None
-        if call.caller.era == "legacy":
+        has_left = call.deferral is not None and call.deferral.is_taken
+        if call.caller.era == "legacy" or has_left:
             # A legacy client cancels with a message of its own. In the modern era a lost connection looks the
             # same as a cancellation, and a client that lost it can come back to the thread.
             turn.cancel("request cancelled by client")

@@ -21,6 +21,9 @@ from nanobot.wire.versions import META_SESSION
 COMPLETION: Final = "ai.nanobot.progress/completion"
 """Member of the `_meta` of a progress notification: `{model, agent, messageID, role, item}`."""
 
+PATIENCE_S: Final = 2.0
+"""How long a client that can come back for an answer waits for it."""
+
 SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -110,6 +113,8 @@ class AgentServer:
             raise RpcError(INVALID_PARAMS, f"unknown tool {asked.name}")
         if self._chat is None:
             raise RuntimeError("the agents are not connected")
+        if call.deferral is not None:
+            call.deferral.after(PATIENCE_S)
         news = None
         if call.wants_progress and call.notify is not None:
             news = _News(call.notify, agent=agent.id, model=agent.model)

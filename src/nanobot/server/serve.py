@@ -136,6 +136,7 @@ async def serve_on(
     store = parts.store
     home = Home(
         sessions=store.mcp_sessions,
+        tasks=store.mcp_tasks,
         key=await to_thread.run_sync(lambda: store.sealer().derive("request states")),
         process=store.processes.own,
         is_alive=store.processes.is_alive,

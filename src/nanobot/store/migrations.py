@@ -134,7 +134,29 @@ def _eras(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: Sequence[Migration] = (_threads, _grants, _credentials, _owners, _mcp_sessions, _eras)
+def _mcp_tasks(connection: Connection) -> None:
+    for statement in (
+        """CREATE TABLE mcp_tasks (
+            id TEXT NOT NULL PRIMARY KEY,
+            account TEXT NOT NULL DEFAULT '',
+            process TEXT NOT NULL,
+            state BLOB NOT NULL,
+            until INTEGER NOT NULL
+        )""",
+        "CREATE INDEX mcp_tasks_by_end ON mcp_tasks (until)",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (
+    _threads,
+    _grants,
+    _credentials,
+    _owners,
+    _mcp_sessions,
+    _eras,
+    _mcp_tasks,
+)
 """Step n (from 1) leads from schema n - 1 to n."""
 
 

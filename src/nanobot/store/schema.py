@@ -128,6 +128,19 @@ eras = Table(
 )
 """What servers spoke, by the digest of their definition; `until` is in seconds since the epoch."""
 
+mcp_tasks = Table(
+    "mcp_tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    _text("account"),
+    Column("process", Text, nullable=False),
+    Column("state", LargeBinary, nullable=False),
+    Column("until", Integer, nullable=False),
+    Index("mcp_tasks_by_end", "until"),
+)
+"""Calls of MCP clients that come back for the result; `state` is opaque here, `until` in seconds since the
+epoch."""
+
 leases = Table(
     "leases",
     metadata,

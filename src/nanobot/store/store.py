@@ -17,6 +17,7 @@ from nanobot.store.eras import Eras
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
 from nanobot.store.mcp_sessions import McpSessions
+from nanobot.store.mcp_tasks import McpTasks
 from nanobot.store.processes import Processes
 from nanobot.store.sealing import Sealer, load_sealer
 from nanobot.store.threads import Threads
@@ -35,6 +36,7 @@ class Store:
     leases: Leases
     eras: Eras
     mcp_sessions: McpSessions
+    mcp_tasks: McpTasks
     processes: Processes
     waiting_writes: Callable[[], int]
     """How many writes have not been begun."""
@@ -91,6 +93,7 @@ async def open_store(
             leases=Leases(database),
             eras=Eras(database),
             mcp_sessions=McpSessions(database, processes),
+            mcp_tasks=McpTasks(database),
             processes=processes,
             waiting_writes=lambda: database.waiting_writes,
             sealer=sealer,

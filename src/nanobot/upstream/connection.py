@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -47,6 +48,7 @@ from nanobot.upstream.process import StartFailed
 from nanobot.upstream.secrecy import Secrecy
 from nanobot.upstream.state import State, UpstreamState
 from nanobot.upstream.subscriptions import Subscriptions
+from nanobot.upstream.tasks import LegacyTaskCalls, TaskCalls, task_calls
 from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
@@ -95,6 +97,9 @@ REPEATABLE: Final = frozenset(
         "resources/unsubscribe",
         "resources/templates/list",
         "completion/complete",
+        "tasks/get",
+        "tasks/result",
+        "tasks/cancel",
     }
 )
 """Requests that change nothing: sent once more when their connection is lost. `tools/call` never is."""
@@ -180,6 +185,7 @@ class Upstream:
         self._attempt_scope: anyio.CancelScope | None = None
         self._continuation = continuation
         self._live: Connection | None = None
+        self._task_calls: TaskCalls | None = None
         self._failure: str | None = None
         self._is_refused = False  # the last attempt failed for what a caller had brought along
         self._next_attempt = math.inf
@@ -238,7 +244,10 @@ class Upstream:
         timeout_s = self._server.tool_timeout_s if is_call or math.isinf(self._limit_s) else self._limit_s
 
         async def send(params: Payload) -> Payload:
-            return await self._send(method, params, call, timeout_s)
+            result = await self._send(method, params, call, timeout_s)
+            if is_call and self._task_calls is not None:
+                return await self._task_calls.finished(result, call, timeout_s)
+            return result
 
         result = await send(params)
         if call.caller.era == "legacy":
@@ -260,6 +269,8 @@ class Upstream:
             return await self._send(method, params, call, self._answer_s)
 
         entries = await read_pages(self.name, kind, connected.capabilities, ask)
+        if kind == "tools" and isinstance(self._task_calls, LegacyTaskCalls):
+            entries = self._task_calls.ordinary(entries)
         if kind == "tools" and connected.era == "modern" and self.state.kind == "http":
             return without_broken_marks(self.name, entries)
         return entries
@@ -304,6 +315,8 @@ class Upstream:
         while True:
             try:
                 connection = await self._connection()
+                if method == "tools/call" and self._task_calls is not None:
+                    params = await self._task_calls.prepared(params)
                 return await connection.request(method, params, call, timeout_s=timeout_s)
             except NoAnswer as e:
                 raise UpstreamTimeout(self.name, e.timeout_s) from e
@@ -321,6 +334,10 @@ class Upstream:
                         self.name, e.reason, maybe_sent=e.maybe_sent, for_caller=for_caller
                     ) from e
                 may_repeat = False
+
+    async def _ask(self, method: str, params: Payload, call: Call) -> Payload:
+        """A request that belongs to another one, whose caller is known and whose time runs elsewhere."""
+        return await self._send(method, params, call, self._server.tool_timeout_s)
 
     async def _connection(self) -> Connection:
         while True:
@@ -535,6 +552,7 @@ class Upstream:
         connected = connection.connected
         is_return = self._connections > 0 or self.state.last_error != ""
         self._live = connection
+        self._task_calls = task_calls(self.name, connected, self._ask, partial(self.listing, "tools"))
         self._continuation = None
         if self._personal is not None:
             self._personal.are_welcome()

@@ -67,19 +67,25 @@ async def completed(
         if needed.kind != "input_required":
             return result
         members: dict[str, Any] = dict(params.members())
-        members["inputResponses"] = await _answers(needed.requests, call)
+        members["inputResponses"] = await answers_of(needed.requests, lambda question: answer(question, call))
         if needed.state is not None:
             members["requestState"] = needed.state
         result = await send(Payload.encoded(msgspec.json.encode(members)))
     raise RpcError(INTERNAL_ERROR, f"the server still needs input after {MAX_ROUNDS} rounds of questions")
 
 
-async def _answers(questions: Mapping[str, Mapping[str, Any]], call: Call) -> dict[str, msgspec.Raw]:
+async def answers_of(
+    questions: Mapping[str, Mapping[str, Any]], ask: Callable[[Request], Awaitable[bytes]]
+) -> dict[str, msgspec.Raw]:
+    """The answers to questions (`{method, params}`) by their keys; all are asked at once.
+
+    `ask` gives the encoded response to a request. Raises `RpcError` for one that was refused.
+    """
     answers: dict[str, msgspec.Raw] = {}
 
     async def put(key: str, question: Mapping[str, Any]) -> None:
         method, params = str(question.get("method")), Payload.of(question.get("params", {}))
-        match decode(await answer(Request(1, method, params), call)):
+        match decode(await ask(Request(1, method, params))):
             case Response(result=result):
                 answers[key] = msgspec.Raw(result.raw)
             case ErrorResponse(error=refusal):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import anyio
 
 from nanobot.wire.rpc import Payload
 from nanobot.wire.versions import LATEST_LEGACY, Era
@@ -65,6 +68,29 @@ class Audience:
 EVERYBODY = Audience()
 
 
+class Deferral:
+    """Leave of a client to be answered before there is a result: it comes back for that later.
+
+    Whoever answers such a client's call may say that this takes long.
+    """
+
+    __slots__ = ("_changed", "due", "is_taken")
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """`changed` is called when there is something to look at."""
+        self.due = math.inf
+        """When the client is not to wait any longer, by the clock of the event loop."""
+        self.is_taken = False
+        """Whether the client has left and will come back. From then on a cancelled call is one that somebody
+        cancelled, and not a lost connection."""
+        self._changed = changed
+
+    def after(self, seconds: float) -> None:
+        """The result may take longer than `seconds` from now; then the client need not wait for it."""
+        self.due = anyio.current_time() + seconds
+        self._changed()
+
+
 @dataclass(slots=True, kw_only=True)
 class Call:
     """The company of one request on its way to the server that answers it.
@@ -90,6 +116,8 @@ class Call:
     """Working folder of that thread; file tools resolve relative paths against it."""
     agents: tuple[str, ...] = ()
     """Ids of the agents that wait for this call, the outermost first: delegation is bounded by them."""
+    deferral: Deferral | None = None
+    """Set where the client can come back for the result."""
     to_server: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """HTTP headers that this request alone carries to the server that is asked."""
     hooks: tuple[str, ...] = ()

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import anyio
 
 from nanobot.config.model import ServerSettings
-from nanobot.errors import (
-    Busy,
-    LoginRequired,
-    NanobotError,
-    NotFound,
-    UpstreamError,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
-from nanobot.ids import new_id
+from nanobot.errors import NanobotError
 from nanobot.wire.call import Call
 from nanobot.wire.changes import Listener, Listeners
 from nanobot.wire.exchange import Exchange
+from nanobot.wire.explain import explain, unknown
+from nanobot.wire.extensions import TASKS
 from nanobot.wire.home import Home
 from nanobot.wire.parking import METHODS as MAY_NEED_INPUT
-from nanobot.wire.parking import Parking, StartSoon
+from nanobot.wire.parking import Parking
 from nanobot.wire.peer import LEVELS, MAX_SUBSCRIPTIONS, Peer
 from nanobot.wire.rpc import (
     BUSY,
     EMPTY,
-    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
     RESOURCE_NOT_FOUND,
-    TIMEOUT,
     Payload,
     RpcError,
     encode_error,
     encode_response,
 )
 from nanobot.wire.service import Service
+from nanobot.wire.side_tasks import StartSoon
 from nanobot.wire.stamp import stamp
+from nanobot.wire.tasks import PREFIX as TASK_METHODS
+from nanobot.wire.tasks import Tasks
 from nanobot.wire.versions import MODERN_VERSIONS
 
 log = logging.getLogger(__name__)
@@ -67,7 +60,9 @@ class Dispatcher:
     ) -> None:
         """`start_soon` owns calls that go on while their client fetches answers."""
         self.listeners = Listeners()
-        self._parking = Parking(service, start_soon, home or Home())
+        home = home or Home()
+        self._tasks = Tasks(home, start_soon)
+        self._parking = Parking(service, start_soon, home, self._tasks)
         self._service = service
         self._settings = settings
         self._legacy: dict[str, Callable[[Peer, Exchange], Awaitable[Payload]]] = {
@@ -104,7 +99,7 @@ class Dispatcher:
             if method == "server/discover":
                 about: dict[str, Any] = {
                     "supportedVersions": MODERN_VERSIONS,
-                    "capabilities": description.capabilities,
+                    "capabilities": _with_tasks(description.capabilities),
                 }
                 if description.instructions:
                     about["instructions"] = description.instructions
@@ -113,6 +108,8 @@ class Dispatcher:
                 result = await self._listen(exchange)
             elif method in MAY_NEED_INPUT:
                 result = await self._parking.request(exchange)
+            elif method.startswith(TASK_METHODS):
+                result = await self._tasks.request(exchange)
             else:
                 result = await self._service.request(method, request.params, exchange.call())
             return stamp(
@@ -237,34 +234,9 @@ def encode_outcome(exchange: Exchange, outcome: Outcome) -> bytes:
         return encode_error(id, explain(failure))
 
 
-def explain(failure: Exception) -> RpcError:
-    """The JSON-RPC error for whatever went wrong. Details of a bug go to the log alone."""
-    match failure:
-        case RpcError():
-            return failure
-        case LoginRequired():
-            data = {"server": failure.server, "authUrl": failure.auth_url or None}
-            return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))
-        case UpstreamUnavailable():
-            data = {"server": failure.server, "reason": failure.reason, "retryable": True}
-            return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))
-        case UpstreamTimeout():
-            data = {"server": failure.server, "timeoutMs": round(failure.timeout_s * 1000)}
-            return RpcError(TIMEOUT, str(failure), Payload.of(data))
-        case UpstreamError():
-            return RpcError(INTERNAL_ERROR, str(failure), Payload.of({"server": failure.server}))
-        case NotFound():
-            return RpcError(INVALID_PARAMS, str(failure))
-        case Busy():
-            return RpcError(BUSY, str(failure))
-        case _:
-            id = new_id("err", 8)
-            log.error("request failed", exc_info=failure, extra={"id": id})
-            return RpcError(INTERNAL_ERROR, "internal error", Payload.of({"id": id}))
-
-
-def unknown(method: str) -> RpcError:
-    return RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}")
+def _with_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """`capabilities` with what the wire adds to those of every service."""
+    return {**capabilities, "extensions": {**capabilities.get("extensions", {}), TASKS: {}}}
 
 
 def _uri(exchange: Exchange) -> str:

@@ -24,13 +24,21 @@ VERSION_HEADER: Final = b"mcp-protocol-version"
 METHOD_HEADER: Final = b"mcp-method"
 NAME_HEADER: Final = b"mcp-name"
 
-NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """The member of the params that is repeated in the header `Mcp-Name`, by method."""
 
 
 class _Named(msgspec.Struct):
     name: Any = None
     uri: Any = None
+    taskId: Any = None
 
 
 _decode_named = msgspec.json.Decoder(_Named).decode

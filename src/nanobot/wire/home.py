@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 
 class SessionRecord(NamedTuple):
@@ -73,6 +73,36 @@ class NoStore:
         pass
 
 
+class TaskStore(Protocol):
+    """Keeps tasks until a time in seconds since the epoch, beyond the process. May raise `StoreError`."""
+
+    async def find(self, id: str, account: str) -> tuple[str, bytes] | None:
+        """The process that kept the task last, and its state; a task of another account is none."""
+        ...
+
+    async def save(self, id: str, account: str, process: str, state: bytes, until: float) -> None:
+        """Keep the task, in place of what was kept of it before."""
+        ...
+
+
+class TasksInMemory:
+    """Keeps the latest tasks for as long as the process lives."""
+
+    MOST: Final = 1000
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], tuple[str, bytes]] = {}
+
+    async def find(self, id: str, account: str) -> tuple[str, bytes] | None:
+        return self._kept.get((account, id))
+
+    async def save(self, id: str, account: str, process: str, state: bytes, until: float) -> None:
+        self._kept.pop((account, id), None)
+        self._kept[account, id] = (process, state)
+        if len(self._kept) > self.MOST:
+            del self._kept[next(iter(self._kept))]
+
+
 def _only_us(process: str) -> bool:
     return False
 
@@ -86,6 +116,7 @@ class Home:
     """By default a home without a door: nothing outlives the process, and nobody else is there."""
 
     sessions: SessionStore = field(default_factory=NoStore)
+    tasks: TaskStore = field(default_factory=TasksInMemory)
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Seals what clients carry for us; any process of the home opens it."""
     process: str = "this"

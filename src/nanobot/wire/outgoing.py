@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.wire.call import Call
-from nanobot.wire.extensions import APPS
+from nanobot.wire.extensions import APPS, TASKS
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import (
     EMPTY,
@@ -36,6 +36,8 @@ QUESTIONS: Final[Mapping[str, str]] = {
 }
 """What servers may ask, and the capability of a client that can answer."""
 
+_OURS: Final[Mapping[str, Any]] = {TASKS: {}}
+"""Extensions that servers may use for whomever we ask: we come back for the results of tasks ourselves."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -61,7 +63,7 @@ class Outgoing:
     def hear(self, method: str, params: Payload) -> None:
         """Pass on a notification that belongs to this request; progress winds its clock up again."""
         if method == PROGRESS:
-            self._restart()
+            self.wind_up()
             params = without_token(params)
         if self.call.notify is not None:
             self.call.notify(method, params)
@@ -74,9 +76,10 @@ class Outgoing:
             return await answer(question, self.call)
         finally:
             self._questions -= 1
-            self._restart()
+            self.wind_up()
 
-    def _restart(self) -> None:
+    def wind_up(self) -> None:
+        """The server gave a sign of life: its time begins again."""
         if not self._questions and self.timeout_s is not None:
             self._wind(min(asyncio.get_running_loop().time() + self.timeout_s, self._latest))
 
@@ -111,9 +114,9 @@ def answerable(call: Call) -> Mapping[str, Any]:
     """The client capabilities that a modern server may count on for this request alone."""
     offered = call.caller.capabilities
     extensions = offered.get("extensions")
-    able: dict[str, Any] = {}
+    able: dict[str, Any] = {"extensions": _OURS}
     if extensions and isinstance(extensions, dict) and APPS in extensions:
-        able["extensions"] = {APPS: extensions[APPS]}
+        able["extensions"] = {**_OURS, APPS: extensions[APPS]}
     if call.ask is not None or call.caller.era == "modern":
         able |= {name: offered[name] for name in ("roots", "sampling", "elicitation") if name in offered}
     return able

@@ -18,6 +18,10 @@ GRACE_S: Final = 2.0
 """How long tasks may still take when their owner ends."""
 
 
+StartSoon = Callable[[Callable[[], Coroutine[Any, Any, None]]], bool]
+"""Starts a task that outlives its caller; False if it is too late for that."""
+
+
 class SideTasks:
     """Owner of every task that outlives the call which started it."""
 
