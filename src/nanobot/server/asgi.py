@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nanobot.agent.engine import Engine
 from nanobot.config.model import Config
 from nanobot.server.auth.assembly import Authentication
+from nanobot.server.browser import BrowserApi
 from nanobot.server.event_stream import Closing
 from nanobot.server.exchange import ClientGone, Exchange
 from nanobot.server.health import HEALTH_PATH, HealthCheck
@@ -55,13 +56,14 @@ def build_application(
     metrics: Metrics | None = None,
     authentication: Authentication | None = None,
     sse: ASGIApp | None = None,
+    browser: BrowserApi | None = None,
 ) -> ASGIApp:
     """Everything that is served over HTTP, behind its gate.
 
     `endpoint` answers MCP; `callback` is where people come back to after logging in to an MCP server.
     `closing` ends the event streams that watch threads when the program stops.
     Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
-    `sse` answers clients of the older HTTP+SSE transport.
+    `browser` shows the browser beside us. `sse` answers clients of the older HTTP+SSE transport.
     Without `authentication` whoever passes the gate may use everything.
     """
     router = Router(
@@ -75,6 +77,7 @@ def build_application(
         callback=callback,
         pages=load_pages() if ui else Pages({}),
         sse=sse,
+        browser=browser,
     )
     routes = RequestValues(router, config) if passes_values_on(config) else router
     if authentication is None:
@@ -98,6 +101,7 @@ class Router:
         callback: OAuthCallback,
         pages: Pages,
         sse: ASGIApp | None,
+        browser: BrowserApi | None,
     ) -> None:
         self._endpoint = endpoint
         self._threads = threads
@@ -109,6 +113,7 @@ class Router:
         self._callback = callback
         self._pages = pages
         self._sse = sse
+        self._browser = browser
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
@@ -158,6 +163,8 @@ class Router:
                 return {"GET": self._health.show}
             case _:
                 if (methods := self._callback.find(path)) is not None:
+                    return methods
+                if self._browser is not None and (methods := self._browser.find(path)) is not None:
                     return methods
                 page = self._pages.find(path)
                 return None if page is None else {"GET": partial(self._pages.show, page=page)}

@@ -24,7 +24,7 @@ Health = Literal["ok", "starting", "failing"]
 _STATUS_CODES: Final[Mapping[Health, int]] = {"ok": 200, "starting": 503, "failing": 503}
 _LEGACY_CODES: Final[Mapping[Health, int]] = {"ok": 200, "starting": 425, "failing": 500}
 _LEGACY_HEADERS: Final = ((b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store"))
-_TAKEN: Final = ("mcp", "api", "v1", "assets", "ws", "metrics")
+_TAKEN: Final = ("mcp", "api", "v1", "assets", "ws", "metrics", "browser")
 
 
 class Offering(Protocol):

@@ -28,6 +28,7 @@ from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
 from nanobot.server.asgi import build_application, is_mcp
 from nanobot.server.auth.assembly import Authentication, is_protected
+from nanobot.server.browser import BrowserApi, BrowserSettings
 from nanobot.server.event_stream import Closing
 from nanobot.server.health import HEALTH_PATH, HealthCheck
 from nanobot.server.http_protocol import HttpProtocol
@@ -119,6 +120,7 @@ async def serve_on(
     """
     config = parts.config
     closing = Closing()
+    browser = BrowserApi(BrowserSettings.of(config.env), parts.http, closing) if ui else None
 
     def load() -> Load:
         running, waiting = parts.engine.load()
@@ -175,6 +177,7 @@ async def serve_on(
         metrics=metrics,
         authentication=authentication,
         sse=sse,
+        browser=browser,
     )
     if parts.overhearing is not None and parts.overhearing.interest.ui:
         application = OverheardPages(application, parts.overhearing.shown)
