@@ -88,6 +88,7 @@ async def open_app(
     own_port: int | None = None,
     extra_sources: Mapping[str, Source] | None = None,
     roots: Sequence[Root] = (),
+    lists_anew: bool = False,
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
@@ -95,6 +96,7 @@ async def open_app(
     started. Leaving stops turns first, then servers, then the store.
     `own_port` is where we will listen ourselves, so that we are not taken for a local model server and people
     can come back there after logging in to a server.
+    With `lists_anew` tools are listed again before each call of one by a client.
     `roots` are shown to MCP servers after those of the client.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
@@ -168,7 +170,9 @@ async def open_app(
             hooks=hooks.agents(),
         )
         agents.connect(AgentChats(engine, config.agents))
-        publisher = Publisher(config, hub, version=__version__, greeting=hooks.greeting())
+        publisher = Publisher(
+            config, hub, version=__version__, greeting=hooks.greeting(), lists_anew=lists_anew
+        )
         service: Service = publisher
         if lone_server(config) is None:  # a server that is published alone looks as it does without us
             service = WithServers(publisher, upstreams.states, hub.tool_count)

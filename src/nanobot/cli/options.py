@@ -41,6 +41,7 @@ class ConfigChoice:
     agent: str | None
     exclude_built_in_agents: bool
     default_model: str | None
+    default_mini_model: str | None
     debug: bool
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """A document that other options of the command stand for; it is merged last."""
@@ -60,6 +61,7 @@ class ConfigChoice:
             agent=self.agent,
             builtin_agents=not self.exclude_built_in_agents,
             default_model=self.default_model,
+            default_mini_model=self.default_mini_model,
             strict=strict,
             overrides=self.overrides,
         )
@@ -91,14 +93,30 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "-e", "--env", "set_env", multiple=True, metavar="KEY[=VALUE]",
         help="Set a variable, or pass one on from the environment.",
     )  # fmt: skip
-    @click.option("--env-file", metavar="PATH", help="File of KEY=VALUE lines (default ./nanobot.env).")
-    @click.option("--empty-env", is_flag=True, help="Do not take variables from the environment.")
-    @click.option("--profile", "profiles", multiple=True, metavar="NAME", help="Merge this profile in.")
-    @click.option("--agent", metavar="ID", help="Make this agent the default one.")
-    @click.option("--exclude-built-in-agents", is_flag=True, help="Leave out the agent `nanobot`.")
+    @click.option(
+        "--env-file", metavar="PATH", envvar="NANOBOT_ENV_FILE",
+        help="File of KEY=VALUE lines (default ./nanobot.env).",
+    )  # fmt: skip
+    @click.option(
+        "--empty-env", is_flag=True, envvar="NANOBOT_EMPTY_ENV",
+        help="Do not take variables from the environment.",
+    )  # fmt: skip
+    @click.option(
+        "--profile", "profiles", multiple=True, metavar="NAME", envvar="NANOBOT_PROFILE",
+        help="Merge this profile in.",
+    )  # fmt: skip
+    @click.option("--agent", metavar="ID", envvar="NANOBOT_AGENT", help="Make this agent the default one.")
+    @click.option(
+        "--exclude-built-in-agents", is_flag=True, envvar="NANOBOT_EXCLUDE_BUILT_IN_AGENTS",
+        help="Leave out the agent `nanobot`.",
+    )  # fmt: skip
     @click.option(
         "--default-model", metavar="MODEL", envvar="NANOBOT_DEFAULT_MODEL",
         help="Model of agents that name none, e.g. openai/gpt-4.1 or demo.",
+    )  # fmt: skip
+    @click.option(
+        "--default-mini-model", metavar="MODEL", envvar="NANOBOT_DEFAULT_MINI_MODEL",
+        help="Model for small tasks, where none is named.",
     )  # fmt: skip
     @click.option(
         "-C", "--chdir", metavar="DIR", envvar="NANOBOT_CHDIR", help="Work in this directory.",

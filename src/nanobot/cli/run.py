@@ -33,6 +33,10 @@ DEFAULT_ADDRESS = "localhost:8080"
     help="Where to listen; `stdio` speaks MCP on standard input and output.",
 )  # fmt: skip
 @click.option("--disable-ui", is_flag=True, help="Serve no web page, only the protocols.")
+@click.option(
+    "--force-fetch-tool-list", is_flag=True,
+    help="Ask servers for their tools again before each call of one; for those that tell of no changes.",
+)  # fmt: skip
 @click.option("--healthz-path", metavar="PATH", help="Tell health at this path too, beside /healthz.")
 @click.option("--metrics", is_flag=True, help="Tell numbers for Prometheus at /metrics.")
 @click.option(
@@ -50,6 +54,7 @@ def command(
     paths: tuple[str, ...],
     listen_address: str,
     disable_ui: bool,
+    force_fetch_tool_list: bool,
     healthz_path: str | None,
     metrics: bool,
     legacy_sse: bool,
@@ -75,20 +80,21 @@ def command(
     overrides = {"auth": auth} if auth else {}
     sources = tuple(map(as_source, paths)) or choice.sources
     config = replace(choice, sources=sources, overrides=overrides).load()
-    log.debug("configuration", extra={"document": redact(config.document)})
+    log.info("configuration", extra={"document": redact(config.document)})
     shown = read_roots(roots, Path.cwd())
     if listen_address == "stdio":
         if audit is not None:
             raise UsageError("The audit log is about HTTP; there is none on standard input and output.")
-        anyio.run(_over_stdio, config, shown)
+        anyio.run(_over_stdio, config, shown, force_fetch_tool_list)
         return
     host, port = parse_address(listen_address)
     from nanobot.server.health import HEALTH_PATH, health_path
 
     path = health_path(healthz_path) if healthz_path else HEALTH_PATH
     serving = functools.partial(
-        _over_http, config, host, port, not disable_ui, path, metrics, legacy_sse, shown, audit
-    )
+        _over_http, config, host, port, not disable_ui, path, metrics, legacy_sse, shown, audit,
+        force_fetch_tool_list,
+    )  # fmt: skip
     anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
 
 
@@ -119,6 +125,7 @@ async def _over_http(
     legacy_sse: bool,
     roots: Sequence[Root],
     audit: AuditSettings | None,
+    lists_anew: bool,
 ) -> None:
     from nanobot.app import open_app
     from nanobot.hub.audit.log import open_audit
@@ -130,7 +137,7 @@ async def _over_http(
     check_listen_address(host, is_protected=is_protected(config))
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
     async with (
-        open_app(config, own_port=listener.port, roots=roots) as app,
+        open_app(config, own_port=listener.port, roots=roots, lists_anew=lists_anew) as app,
         open_audit(audit, app.http, config.home) as audit_log,
     ):
         app.check_models()
@@ -156,12 +163,15 @@ def _invite(link: str) -> None:
     click.echo(f"Open {link} (works once; later sign in with the secret in the launch-secret file)", err=True)
 
 
-async def _over_stdio(config: Config, roots: Sequence[Root]) -> None:
+async def _over_stdio(config: Config, roots: Sequence[Root], lists_anew: bool) -> None:
     from nanobot.app import open_app
     from nanobot.wire.server_duplex import serve_duplex
     from nanobot.wire.stdio import own_stdio
 
-    async with own_stdio(config.server.max_message_bytes) as duplex, open_app(config, roots=roots) as app:
+    async with (
+        own_stdio(config.server.max_message_bytes) as duplex,
+        open_app(config, roots=roots, lists_anew=lists_anew) as app,
+    ):
         app.check_models()
         await serve_duplex(duplex, app.service, settings=config.server, attendance=app.upstreams)
 

@@ -160,6 +160,14 @@ class Catalogue:
                 with anyio.CancelScope(deadline=deadline):
                     await shelf.filling.wait()
 
+    def list_anew(self, caller: Caller, servers: Iterable[str], kind: Kind) -> None:
+        """Have the shelves that `caller` sees filled again, in the background, whether or not it is due."""
+        for server in servers:
+            shelf = self.shelf(caller.account, server, kind)
+            if shelf.filling is None:
+                shelf.is_stale, shelf.retry_at = True, -math.inf
+        self.warm(caller, servers, kind)
+
     def _invalidate(self, server: str, kind: Kind, account: str) -> None:
         shelf = self.shelf(account, server, kind)
         shelf.is_stale = True

@@ -52,9 +52,21 @@ class Publisher:
     Holds nothing of any client but the lists of its account, so no answer can reach another one.
     """
 
-    def __init__(self, config: Config, hub: Hub, *, version: str, greeting: Greeting | None = None) -> None:
-        """Raises `ConfigError` if `publish.introduction` refers to a variable that is not set."""
+    def __init__(
+        self,
+        config: Config,
+        hub: Hub,
+        *,
+        version: str,
+        greeting: Greeting | None = None,
+        lists_anew: bool = False,
+    ) -> None:
+        """With `lists_anew` tools are listed again before each call of one.
+
+        Raises `ConfigError` if `publish.introduction` refers to a variable that is not set.
+        """
         self._greeting = greeting
+        self._lists_anew = lists_anew
         self._agents = config.agents
         self._declared = config.env_vars
         self._env = config.env
@@ -148,6 +160,9 @@ class Publisher:
         members = params.members()
         name = _text(members, "name")
         offers = self._offers_to(call.caller.account)
+        if self._lists_anew:
+            offers.lists["tools"].view.list_anew(call.caller)
+            await offers.lists["tools"].news(call.caller)
         tool = await offers.lists["tools"].find(name, call.caller)
         if tool is None or not (tool.is_for_models or shows_apps(call.caller)):
             raise self._unknown("tool", name, "tools", call)

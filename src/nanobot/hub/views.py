@@ -108,6 +108,10 @@ class View:
             return
         self._catalogue.warm(caller, self._servers, self._kind)
 
+    def list_anew(self, caller: Caller) -> None:
+        """Have the servers asked again in the background; `current` for news waits for that."""
+        self._catalogue.list_anew(caller, self._servers, self._kind)
+
     def known(self) -> Listing:
         """What is there now, without waiting."""
         if self._revision != self._catalogue.revision(self._account, self._kind):
