@@ -80,7 +80,7 @@ async def test_a_second_signal_does_not_wait_for_a_turn(tmp_path: Path) -> None:
                 await Events(turn.status, turn.chunks()).until("chat-in-progress")
                 server.process.send_signal(signal.SIGTERM)
                 server.process.send_signal(signal.SIGINT)
-                await ended(server, 8)
+                assert await ended(server, 8) == 1
 
 
 async def test_a_taken_port_ends_the_start_with_its_owner(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import click
 
 from nanobot.cli.audit_options import audit_options
 from nanobot.cli.auth_options import auth_options
+from nanobot.cli.main import EXIT_FAILURE
 from nanobot.cli.options import ConfigChoice, config_options
 from nanobot.errors import UsageError
 
@@ -61,7 +62,7 @@ def command(
     roots: tuple[str, ...],
     audit: AuditSettings | None,
     auth: Mapping[str, str],
-) -> None:
+) -> int:
     """Serve agents and tools over HTTP or stdio.
 
     PATH is a configuration file or directory; anything else that --config takes is taken too.
@@ -86,7 +87,7 @@ def command(
         if audit is not None:
             raise UsageError("The audit log is about HTTP; there is none on standard input and output.")
         anyio.run(_over_stdio, config, shown, force_fetch_tool_list)
-        return
+        return 0
     host, port = parse_address(listen_address)
     from nanobot.server.health import HEALTH_PATH, health_path
 
@@ -95,7 +96,8 @@ def command(
         _over_http, config, host, port, not disable_ui, path, metrics, legacy_sse, shown, audit,
         force_fetch_tool_list,
     )  # fmt: skip
-    anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
+    is_finished = anyio.run(serving, backend_options={"use_uvloop": _has_uvloop()})
+    return 0 if is_finished else EXIT_FAILURE
 
 
 def as_source(path: str) -> str:
@@ -126,7 +128,7 @@ async def _over_http(
     roots: Sequence[Root],
     audit: AuditSettings | None,
     lists_anew: bool,
-) -> None:
+) -> bool:
     from nanobot.app import open_app
     from nanobot.hub.audit.log import open_audit
     from nanobot.server.auth.assembly import is_protected
@@ -142,7 +144,7 @@ async def _over_http(
     ):
         app.check_models()
         app.publisher.warm()
-        await serve_on(
+        return await serve_on(
             listener,
             app,
             ui=ui,

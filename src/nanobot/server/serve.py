@@ -112,8 +112,10 @@ async def serve_on(
     with_sse: bool = False,
     ready: Callable[[str], None] | None = None,
     invite: Callable[[str], None] | None = None,
-) -> None:
+) -> bool:
     """`serve` on sockets that were bound before anything else was started. Closes them.
+
+    Whether everything was finished: False if a second signal ended what still ran.
 
     `with_metrics`: tell numbers at `/metrics`. `with_sse`: serve the older HTTP+SSE transport at `/sse` too.
     `invite` is called with a link that signs one browser in, if `server.requireSecret` is set.
@@ -216,6 +218,7 @@ async def serve_on(
             owner.cancel_scope.cancel()
     finally:
         listener.close()
+    return not server.force_exit
 
 
 def audited(application: ASGIApp, log: AuditLog, publisher: Publisher, *, with_sse: bool = False) -> ASGIApp:
