@@ -118,6 +118,9 @@ async def test_accounts_that_see_the_same_share_the_list() -> None:
         group.cancel_scope.cancel()
 
 
+FIRST = Payload.of({"name": "first", "arguments": {}})
+
+
 async def test_the_lists_of_more_accounts_than_are_kept_are_listed_again() -> None:
     server = Personal("p", {"0": "first"}, ["x"])
     settings = config(publish=Publish(mcp_servers=refs("p")))
@@ -127,7 +130,22 @@ async def test_the_lists_of_more_accounts_than_are_kept_are_listed_again() -> No
         publisher = Publisher(settings, hub, version="1")
         for n in range(MAX_ACCOUNTS + 1):
             assert "x" in await names(publisher, Caller(account=str(n)))
-        call = Payload.of({"name": "first", "arguments": {}})
-        assert await publisher.request("tools/call", call, Call(caller=Caller(account="0")))
+        assert await publisher.request("tools/call", FIRST, Call(caller=Caller(account="0")))
         assert server.listed_for.count("0") == 2
+        group.cancel_scope.cancel()
+
+
+async def test_the_lists_of_those_are_kept_who_use_them() -> None:
+    server = Personal("p", {"0": "first"}, ["x"])
+    settings = config(publish=Publish(mcp_servers=refs("p")))
+    async with task_group() as group:
+        hub = Hub(settings, {"p": server}, personal={"p"})
+        await group.start(hub.run)
+        publisher = Publisher(settings, hub, version="1")
+        for n in range(MAX_ACCOUNTS + 1):
+            assert "x" in await names(publisher, Caller(account=str(n)))
+            assert await publisher.request("tools/call", FIRST, Call(caller=Caller(account="0")))
+        assert server.listed_for.count("0") == 1
+        assert "x" in await names(publisher, Caller(account="1"))
+        assert server.listed_for.count("1") == 2
         group.cancel_scope.cancel()

@@ -65,7 +65,7 @@ async def test_a_session_that_the_server_has_forgotten_begins_anew_and_the_call_
     peer = Peer(forgetful)
     async with serving(peer) as url, pooled(McpServer(name="far", url=url)) as pools:
         await use(pools["far"], "other")
-        kept = pools.continuations("a", "other")
+        kept = json.loads(json.dumps(pools.continuations("a", "other")))
         kept["far"]["id"] = "long ago"
         pools.continue_with("a", "s", kept)
         assert await use(pools["far"], "s") == {"of": "tools/call"}
@@ -102,7 +102,7 @@ async def test_what_belongs_elsewhere_or_makes_no_sense_is_not_used(change: dict
     peer = Peer(usual)
     async with serving(peer) as url, pooled(McpServer(name="far", url=url)) as pools:
         await use(pools["far"], "other")
-        kept = pools.continuations("a", "other")
+        kept = json.loads(json.dumps(pools.continuations("a", "other")))
         kept["far"] |= {"id": "of somebody else"} | change
         pools.continue_with("a", "s", kept)
         await use(pools["far"], "s")

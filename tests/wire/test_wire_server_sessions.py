@@ -20,6 +20,8 @@ from nanobot.errors import StoreError
 from nanobot.store import open_store
 from nanobot.store.mcp_sessions import McpSessions
 from nanobot.wire.home import Home
+from nanobot.wire.session import Session
+from nanobot.wire.sessions import Sessions
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +116,48 @@ async def test_a_session_is_parked_and_comes_back(tmp_path: Path) -> None:
         assert attendance.news == [("began", id), ("parked", id), ("continues", id), ("began", id)]
         assert await delete(client) == 200
         assert attendance.news[-1] == ("over", id)
+
+
+async def test_a_thread_that_a_client_names_with_each_request_is_looked_up_now_and_then() -> None:
+    now, asked, threads = 0.0, list[str](), {"t"}
+
+    async def has_thread(id: str, account: str) -> bool:
+        asked.append(id)
+        return id in threads
+
+    async with serving(TinyService(), home=Home(has_thread=has_thread), clock=lambda: now) as client:
+        named = {"mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": "echo"}
+        call = modern("tools/call", {"name": "echo"}, **{"ai.nanobot/session": "t"})
+        for _ in range(5):
+            assert (await client.post(call, **named)).status_code == 200
+        assert asked == ["t"]
+        now = 1.5
+        assert (await client.post(call, **named)).status_code == 200
+        threads.clear()
+        now = 3.0
+        assert (await client.post(call, **named)).json()["error"]["message"] == "unknown session"
+        assert asked == ["t"] * 3
+
+
+async def test_a_client_that_only_listens_uses_its_session(tmp_path: Path) -> None:
+    now = 0.0
+    async with open_store(tmp_path / "nanobot.db") as store:
+        settings, kept = SessionSettings(), store.mcp_sessions
+        sessions = Sessions(
+            settings, lambda: now, kept, None, restored=lambda one: None, parted=lambda one: None
+        )
+        session = Session("", lambda: now)
+        sessions.add(session)
+        sessions.use(session)
+        await sessions.save()
+        session.open_standalone().attach(prime=False)
+        for hours in (1, 2, 3):
+            now = hours * 3601.0
+            await sessions.sweep()
+            await sessions.save()
+        row = await kept.find(session.id, "")
+        assert row is not None
+        assert row.revision == 4  # it was said to be in use, hour by hour
 
 
 async def test_a_client_that_only_shook_hands_leaves_nothing(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ that show everybody the same have one shelf for all accounts.
 from __future__ import annotations
 
 import functools
+import itertools
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -100,6 +101,8 @@ class Catalogue:
         self._shelves: dict[tuple[str | None, str, Kind], Shelf] = {}
         self._latest: dict[tuple[str, Kind], tuple[Entry, ...]] = {}
         self._revisions: dict[tuple[str | None, Kind], int] = {}
+        self._forgotten = 0  # no revision of an account that was forgotten is higher
+        self._next_revision = itertools.count(1)
         self._group: TaskGroup | None = None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -116,7 +119,7 @@ class Catalogue:
     def revision(self, account: str, kind: Kind) -> int:
         """A number that is higher whenever a shelf `account` sees was filled differently or not at all."""
         revisions = self._revisions
-        return revisions.get((account, kind), 0) + revisions.get((None, kind), 0)
+        return max(revisions.get((account, kind), self._forgotten), revisions.get((None, kind), 0))
 
     def shelf(self, account: str, server: str, kind: Kind) -> Shelf:
         """The shelf as it is now. `server` must be one of the sources."""
@@ -129,7 +132,9 @@ class Catalogue:
     def forget(self, account: str) -> None:
         """Drop what only `account` sees. It is listed anew if somebody asks again."""
         for key in [key for key in self._shelves if key[0] == account]:
-            self._revise(self._shelves.pop(key))
+            del self._shelves[key]
+            self._revisions.pop((account, key[2]), None)
+        self._forgotten = next(self._next_revision)
 
     def warm(self, caller: Caller, servers: Iterable[str], kind: Kind) -> None:
         """Have the shelves that `caller` sees filled, in the background."""
@@ -226,8 +231,8 @@ class Catalogue:
             self._changed(shelf.kind, shelf.account)
 
     def _revise(self, shelf: Shelf) -> None:
-        key = shelf.account, shelf.kind
-        self._revisions[key] = self._revisions.get(key, 0) + 1
+        if self._shelves.get((shelf.account, shelf.source.name, shelf.kind)) is shelf:
+            self._revisions[shelf.account, shelf.kind] = next(self._next_revision)
 
     def _shared(self, shelf: Shelf, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
         """`entries`, as the object another account has if it sees the same: most servers tell none apart."""

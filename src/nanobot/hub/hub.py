@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, Final
@@ -37,7 +38,7 @@ LEVEL_S: Final = 5.0
 MAX_VIEWS: Final = 256
 """How many sets of references keep their list, for one account; the oldest goes first."""
 MAX_ACCOUNTS: Final = 1000
-"""For how many accounts lists are kept; what the oldest saw is listed again when they come back."""
+"""For how many accounts lists are kept; for those who were away for longest they are read again."""
 
 Heard = Callable[[str, str, Payload, Audience], None]
 """Takes what a server (its name, a method and params) said on its own for those whom it concerns."""
@@ -61,7 +62,7 @@ class Hub:
         self._personal = frozenset(personal)
         self._catalogue = Catalogue(self._sources, self._note, personal=self._personal)
         self._shapes = Shapes(config, self._catalogue, tuple(self._sources))
-        self._views: dict[str, dict[tuple[Kind, tuple[Reference, ...]], View]] = {}
+        self._views = OrderedDict[str, dict[tuple[Kind, tuple[Reference, ...]], View]]()
         self._watchers = Watchers[Kind, str | None]()
         self._listeners = Watchers[str, str, Payload, Audience]()
         self._news: set[tuple[Kind, str | None]] = set()
@@ -99,6 +100,8 @@ class Hub:
             if len(self._views) >= MAX_ACCOUNTS:
                 self._forget(next(iter(self._views)))
             views = self._views[account] = {}
+        else:
+            self._views.move_to_end(account)
         key = (kind, tuple(references))
         view = views.get(key)
         if view is None:
@@ -106,6 +109,11 @@ class Hub:
                 del views[next(iter(views))]
             view = views[key] = View(account, kind, references, self._shapes)
         return view
+
+    def is_there(self, account: str) -> None:
+        """Somebody of `account` uses a view that they were given: their lists are kept for longer."""
+        if account in self._views:
+            self._views.move_to_end(account)
 
     async def tools(
         self, references: Sequence[Reference], caller: Caller = NOBODY, *, wait_s: float = WAIT_S

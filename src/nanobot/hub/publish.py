@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -76,7 +77,7 @@ class Publisher:
         self._references = published_references(config)
         self._key = secrets.token_bytes(32)
         self._is_personal = any(hub.is_personal(references) for references in self._references.values())
-        self._offers: dict[str, Offers] = {}
+        self._offers = OrderedDict[str, Offers]()
         self._watchers = Watchers[str, Payload, Audience]()
         self._followed = Followed()
         self._handlers: dict[str, Callable[[Payload, Call], Awaitable[Payload]]] = {
@@ -257,8 +258,11 @@ class Publisher:
         offers = self._offers.get(account)
         if offers is None:
             if len(self._offers) >= MAX_ACCOUNTS:
-                del self._offers[next(iter(self._offers))]
+                self._offers.popitem(last=False)
             offers = self._offers[account] = Offers(self._hub, self._references, account, self._key)
+        elif self._is_personal:
+            self._offers.move_to_end(account)
+            self._hub.is_there(account)
         return offers
 
     def _unknown(self, what: str, name: str, kind: Kind, call: Call) -> RpcError:

@@ -50,7 +50,7 @@ class PersonalHeaders:
         own = (name for name in server.headers if name.lower() == AUTHORIZATION.lower())
         self._authorization = next(own, AUTHORIZATION)
         self._templates = {name: server.headers[name] for name in sorted(server.personal_headers)}
-        self._env = env
+        self._env = dict(env)
         self._has_warned = False
         self._tried: set[int] = set()
         self.latest: Mapping[str, str] = {}
@@ -75,7 +75,7 @@ class PersonalHeaders:
         Raises `UpstreamUnavailable` if it lacks what they need, or its token cannot be exchanged.
         """
         self._recent.remember(*caller.values.values())
-        values = ChainMap[str, str](dict(caller.values), dict(self._env))
+        values = ChainMap[str, str](dict(caller.values), self._env)
         headers: dict[str, str] = {}
         for template, written in self._templates.items():
             place = f"headers.{template}"

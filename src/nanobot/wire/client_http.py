@@ -150,6 +150,7 @@ class HttpConnection:
         self._configured = dict(headers)
         self._version: str | None = None
         self._session: str | None = None
+        self._continuation: Continuation | None = None  # the one that was last asked for
         self._unproven: str | None = None  # a session to go on with that the server has not yet shown to know
         self._refused_with: int | None = None  # the status of the last refusal
         self._post_headers = self._build_post_headers()
@@ -187,7 +188,10 @@ class HttpConnection:
         """What it takes to go on with the session over another connection; None without one."""
         if self._session is None or self._version is None:
             return None
-        return Continuation(self._place, self._session, self.connected)
+        known = self._continuation
+        if known is None or known.id != self._session or known.connected is not self.connected:
+            known = self._continuation = Continuation(self._place, self._session, self.connected)
+        return known
 
     async def say_goodbye(self) -> None:
         """End the session, if there is one that is not to go on. A server need not support it."""

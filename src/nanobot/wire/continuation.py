@@ -22,15 +22,18 @@ class Continuation:
     place: str
     id: str = field(repr=False)
     connected: Connected
+    _json: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
 
     def is_at(self, url: str) -> bool:
         return self.place == place_of(url)
 
     def to_json(self) -> dict[str, Any]:
-        """For a store: `{place, id, initializeResult}`."""
-        about = self.connected
-        said = _Said(about.version, dict(about.server_info), dict(about.capabilities), about.instructions)
-        return msgspec.to_builtins(_Kept(self.place, self.id, said))
+        """For a store: `{place, id, initializeResult}`, always the same object; it is not to be changed."""
+        if not self._json:
+            about = self.connected
+            said = _Said(about.version, dict(about.server_info), dict(about.capabilities), about.instructions)
+            self._json.update(msgspec.to_builtins(_Kept(self.place, self.id, said)))
+        return self._json
 
     @staticmethod
     def from_json(kept: object) -> Continuation | None:

@@ -8,6 +8,7 @@ own (GET) and resume a broken one; modern clients have neither.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import replace
@@ -78,7 +79,7 @@ from nanobot.wire.rpc import (
 )
 from nanobot.wire.service import Service
 from nanobot.wire.session import Session
-from nanobot.wire.sessions import Sessions
+from nanobot.wire.sessions import FRESH_S, Sessions
 from nanobot.wire.side_tasks import Patience, SideTasks
 from nanobot.wire.sse_response import send_events
 from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_SESSION, META_VERSION, MODERN_VERSIONS
@@ -95,6 +96,8 @@ MAX_HANDSHAKE_BYTES: Final = 64 * 1024
 """What a client may say about itself: it is kept for as long as its session."""
 MAX_NEWS: Final = 10_000
 """Messages that may wait to be passed on; what comes on top is dropped, as for every slow reader."""
+MAX_THREADS: Final = 10_000
+"""Of how many threads it is remembered that they exist."""
 FAN_OUT: Final = 200
 """How many sessions are told of a change before others get their turn."""
 
@@ -135,6 +138,7 @@ class McpEndpoint:
         """
         home = home or Home()
         self._has_thread = home.has_thread
+        self._threads: dict[tuple[str, str], float] = {}
         self._attendance = attendance
         self._service = service
         self._settings = settings
@@ -362,7 +366,7 @@ class McpEndpoint:
         if isinstance(named, str):
             account = caller.account
             session = self._sessions.find(named, account)
-            if session is None and self._has_thread is not None and await self._has_thread(named, account):
+            if session is None and await self._is_thread(named, account):
                 return replace(caller, thread=named), {**meta, META_SESSION: named}
             session = session or await self._sessions.fetch(named, account)
             if session is not None:
@@ -372,6 +376,22 @@ class McpEndpoint:
                 ours = session.peer.caller
                 return replace(caller, session=session.id, agent=ours.agent, title=ours.title), rest
         raise RpcError(INVALID_PARAMS, "unknown session")
+
+    async def _is_thread(self, named: str, account: str) -> bool:
+        """Whether there is such a thread of `account`. That there is one counts for a moment: a client that
+        names it names it with each request. Raises `StoreError`."""
+        if self._has_thread is None:
+            return False
+        now, threads = self._clock(), self._threads
+        if now - threads.get((account, named), -math.inf) <= FRESH_S:
+            return True
+        if not await self._has_thread(named, account):
+            threads.pop((account, named), None)
+            return False
+        if len(threads) >= MAX_THREADS:
+            threads.clear()
+        threads[account, named] = now
+        return True
 
     async def _listening(self, account: str, settled: Awaitable[Outcome]) -> Outcome:
         """Who listens is there as one with a session is: what it wants to hear of stays connected."""

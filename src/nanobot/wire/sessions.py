@@ -208,6 +208,8 @@ class Sessions:
                 idle.append(session)
                 continue
             session.tidy(now)
+            if session.is_busy:  # a client that only listens uses it as well
+                session.used_at = now
             if session.peer.changed or self._is_out_of_date(session):
                 self.note(session)
         await self._park(idle)
