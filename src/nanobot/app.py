@@ -5,6 +5,7 @@ Read `open_app` to know what runs. Everything below gets what it needs as an arg
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from nanobot.config.model import Config, McpServer
 from nanobot.errors import StoreError
 from nanobot.http import Http, open_http
 from nanobot.hub.audit.trail import note_hooks
+from nanobot.hub.guests import open_guests
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hub import Hub
 from nanobot.hub.overheard import Overhearing
@@ -145,6 +147,20 @@ async def open_app(
                 checkpoint=hooks.checkpoint(server, account),
             )
 
+        def connect_guest(
+            server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+        ) -> Upstream:
+            """Without anything of ours: variables, logins and memories are for trusted servers."""
+            return Upstream(
+                server,
+                http=to_servers,
+                env={},
+                version=__version__,
+                account=account,
+                last_era=last_era,
+                continuation=continuation,
+            )
+
         servers = [s for s in config.mcp_servers.values() if not s.builtin and s.name not in extra]
         upstreams = Pools(servers, connect, sessions=config.sessions)
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
@@ -155,6 +171,12 @@ async def open_app(
             sources = overhearing.sources(sources)
         if tracer is not None:
             sources = {name: TracedSource(source, tracer) for name, source in sources.items()}
+
+        def around_guests(guests: Mapping[str, Source]) -> Mapping[str, Source]:
+            if tracer is None:
+                return guests
+            return {name: TracedSource(guest, tracer) for name, guest in guests.items()}
+
         sampler = AgentSampler(config, models, hooks.agents()) if candidates(config) else None
         sources = sampled(hooks.around(sources), config.mcp_servers, sampler)
         sources |= {server.name: _rooted(sources[server.name], server, roots) for server in servers}
@@ -168,6 +190,9 @@ async def open_app(
             hub=hub,
             max_turns=limit,
             hooks=hooks.agents(),
+            open_guests=functools.partial(
+                open_guests, config=config, connect=connect_guest, around=around_guests
+            ),
         )
         agents.connect(AgentChats(engine, config.agents))
         publisher = Publisher(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import anyio
 import pytest
 from tests.agent.world import Choice, says_done, tool
 from tests.hub.hooks_world import load
+from tests.peers.recording_mcp import recording
 
 from nanobot.agent.engine import Engine, Input, TurnResult
 from nanobot.agent.events import Body, Delta
 from nanobot.aio import task_group
+from nanobot.app import open_app
 from nanobot.builtin.server import BuiltinServer
+from nanobot.config.model import McpServer
 from nanobot.http import open_http
+from nanobot.hub.guests import open_guests
 from nanobot.hub.hooks.hooks import Hooks
 from nanobot.hub.hooks.record import HookRecord
 from nanobot.hub.hub import Hub
@@ -25,6 +30,9 @@ from nanobot.llm.messages import ToolOutput
 from nanobot.llm.model import TextDelta
 from nanobot.llm.scripted import ScriptedModel, Step, calls, says
 from nanobot.store import open_store
+from nanobot.upstream.connection import Upstream
+from nanobot.wire.continuation import Continuation
+from nanobot.wire.versions import Era
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +42,7 @@ class World:
     engine: Engine
     model: ScriptedModel
     records: list[HookRecord]
-    events: list[Body] = field(default_factory=list)
+    events: list[Body] = field(default_factory=list[Body])
 
     async def ask(self, text: str = "Hello") -> TurnResult:
         thread = await self.engine.open_thread(key="test")
@@ -63,8 +71,12 @@ async def world(
     steps: Sequence[Step] = (),
     *,
     server_hooks: Mapping[str, Any] | None = None,
+    trusts_guests: bool = True,
 ) -> AsyncGenerator[World]:
-    """Agent `main` with `hooks`, whose functions are in `code` (Python, `./hooks.py`)."""
+    """Agent `main` with `hooks`, whose functions are in `code` (Python, `./hooks.py`).
+
+    `trusts_guests`: servers that hooks add are reached on loopback, too, where those of tests are.
+    """
     (home / "hooks.py").write_text(code)
     main = {"model": "demo", "instructions": "Be kind.", "mcpServers": ["tools"], "hooks": dict(hooks)}
     servers = {"tools": {"command": "none", "hooks": dict(server_hooks or {})}}
@@ -79,7 +91,21 @@ async def world(
         hub = Hub(config, made.around({"tools": tools}))
         made.connect(hub)
         choice = Choice(dict.fromkeys(config.agents, model))
-        engine = Engine(config, threads=store.threads, models=choice, hub=hub, hooks=made.agents())
+
+        def connect(
+            server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+        ) -> Upstream:
+            server = replace(server, is_trusted=trusts_guests)
+            return Upstream(server, http=http, env={}, version="1", account=account, last_era=last_era)
+
+        engine = Engine(
+            config,
+            threads=store.threads,
+            models=choice,
+            hub=hub,
+            hooks=made.agents(),
+            open_guests=functools.partial(open_guests, config=config, connect=connect, around=dict),
+        )
         await owner.start(hub.run)
         await owner.start(engine.run)
         yield World(engine, model, records)
@@ -114,7 +140,20 @@ def change(payload):
         ({"agent": {"temprature": 1}}, "temprature"),
         ({"agent": {"tools": ["nowhere/tool"]}}, "nowhere"),
         ({"agent": 3}, "without an agent"),
-        ({"mcpServers": {"extra": {"url": "https://example.com"}}}, "adds MCP servers"),
+        ({"mcpServers": 3}, "that are not {name: {url, headers}}"),
+        (
+            {"mcpServers": {"extra": {"url": "https://example.com", "command": "sh"}}},
+            "unknown field `command`",
+        ),
+        ({"mcpServers": {"extra": {"url": "ftp://example.com"}}}, "'extra' with a url that is no http(s)://"),
+        ({"mcpServers": {"a/b": {"url": "https://example.com"}}}, "cannot be referred to"),
+        ({"mcpServers": {"main": {"url": "https://example.com"}}}, "'main' is already an agent"),
+        ({"mcpServers": {"nanobot.x": {"url": "https://example.com"}}}, "a name of the program"),
+        (
+            {"mcpServers": {"tools": {"url": "https://user:pw@example.com/x"}}},
+            "adds the MCP server 'tools' at example.com, but 'tools' is already an MCP server",
+        ),
+        ({"mcpServers": {f"s{n}": {"url": "https://example.com"} for n in range(21)}}, "at most 20"),
         ({"accept": False, "reason": "not today"}, "'./hooks.py#change' of event 'config': not today"),
         ("text", "not an object"),
     ],
@@ -226,3 +265,78 @@ async def test_a_rejected_call_is_an_error_for_the_model(tmp_path: Path) -> None
     async with world(tmp_path, code, {}, [calls("touch"), says("ok")], server_hooks=hooks) as w:
         await w.ask()
     assert w.outputs() == ["Error calling touch: over limit"]
+
+
+ADDING = """
+def add(payload):
+    guest = {{"url": {url!r}, "headers": {{"X-Key": "for the guest"}}}}
+    return {{"mcpServers": {{"extra": guest}}}} if payload["sessionId"] else None
+"""
+
+
+async def test_a_config_hook_adds_servers_for_the_turn(tmp_path: Path) -> None:
+    with recording() as peer:
+        code = ADDING.format(url=peer.url)
+        steps = [calls("note", text="hi"), says("Noted."), calls("note", text="ho"), says("Again.")]
+        async with world(tmp_path, code, {"config": "./hooks.py#add"}, steps) as w:
+            assert (await w.ask()).text == "Noted."
+            assert (await w.ask()).text == "Again."
+            assert w.outputs()[-1] == "noted"
+    assert {spec.name for spec in w.model.requests[0].tools.tools} >= {"look", "touch", "note"}
+    assert [(headers["x-key"], params["arguments"]["text"]) for headers, params in peer.calls] == [
+        ("for the guest", "hi"),
+        ("for the guest", "ho"),
+    ]
+
+
+async def test_an_agent_may_name_what_it_takes_of_an_added_server(tmp_path: Path) -> None:
+    with recording() as peer:
+        code = f"""
+def add(payload):
+    payload["agent"]["tools"] = ["extra/note:jot"]
+    payload["mcpServers"] = {{"extra": {{"url": {peer.url!r}}}}}
+    return payload
+"""
+        async with world(tmp_path, code, {"config": "./hooks.py#add"}, [calls("jot"), says("Ok.")]) as w:
+            assert (await w.ask()).text == "Ok."
+    assert [spec.name for spec in w.model.requests[0].tools.tools] == ["jot", "look", "touch"]
+    assert len(peer.calls) == 1
+
+
+async def test_an_added_server_is_not_reached_on_addresses_of_this_machine(tmp_path: Path) -> None:
+    with recording() as peer:
+        code = ADDING.format(url=peer.url)
+        hooks = {"config": "./hooks.py#add"}
+        async with world(tmp_path, code, hooks, [says("Alone.")], trusts_guests=False) as w:
+            assert (await w.ask()).text == "Alone."
+    assert [spec.name for spec in w.model.requests[0].tools.tools] == ["look", "touch"]
+    assert "not available at the moment: extra" in w.model.requests[0].instructions
+    assert peer.calls == []
+
+
+async def test_an_added_server_is_told_no_variables_of_ours(tmp_path: Path) -> None:
+    with recording() as peer:
+        code = f"""
+def add(payload):
+    return {{"mcpServers": {{"extra": {{"url": {peer.url!r}, "headers": {{"X": "${{HOME}}"}}}}}}}}
+"""
+        async with world(tmp_path, code, {"config": "./hooks.py#add"}, [says("Alone.")]) as w:
+            assert (await w.ask()).text == "Alone."
+    assert "not available at the moment: extra" in w.model.requests[0].instructions
+
+
+async def test_a_whole_installation_keeps_added_servers_away_from_this_machine(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with recording() as peer:
+        (tmp_path / "hooks.py").write_text(
+            f"def add(payload): return {{'mcpServers': {{'extra': {{'url': {peer.url!r}}}}}}}"
+        )
+        main = {"model": "demo", "hooks": {"config": "./hooks.py#add"}}
+        config = load(tmp_path, {"agents": {"main": main}})
+        async with open_app(config) as app:
+            result = await app.engine.once("main", Input(text="Hello"))
+            assert app.hub.names().count("extra") == 0
+    assert result.stop == "completed"
+    [refusal] = [record for record in caplog.records if record.message == "no connection"]
+    assert "127.0.0.1" in vars(refusal)["reason"]

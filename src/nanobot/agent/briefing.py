@@ -6,26 +6,31 @@ byte for byte like the one before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from nanobot.agent.instructions import read_instructions
 from nanobot.agent.output import OutputShape
 from nanobot.agent.policy import may_see, system_tools
-from nanobot.agent.toolbox import Toolbox
+from nanobot.agent.toolbox import Calls, Toolbox
 from nanobot.config.builtin import SYSTEM
 from nanobot.config.model import Agent, Config
 from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
-from nanobot.hub.published import Listing, Missing
+from nanobot.hub.published import Listing, Missing, Published
 from nanobot.llm.messages import Message
 from nanobot.llm.model import Beginning, ModelRequest, ToolSet
 from nanobot.wire.call import Call
+from nanobot.wire.rpc import Payload
 
 if TYPE_CHECKING:
     from nanobot.hub.hub import Hub
     from nanobot.llm.router import Chosen
+
+log = logging.getLogger(__name__)
 
 _NO_TOOLS = ToolSet()
 _LESS_EFFORT = {"max": "xhigh", "xhigh": "high", "high": "medium", "medium": "low", "low": "minimal"}
@@ -84,10 +89,22 @@ class Briefing:
         )
 
 
-class Briefs(Protocol):
-    """Prepares agents for turns."""
+@dataclass(frozen=True, slots=True)
+class _Company:
+    """Calls tools of `guests` there, and all others at `hub`."""
 
-    async def prepare(self, agent: Agent, call: Call) -> Briefing: ...
+    hub: Hub
+    guests: Hub
+
+    async def call(self, tool: Published, arguments: Payload, call: Call) -> Payload:
+        where = self.guests if tool.server in self.guests.names() else self.hub
+        return await where.call(tool, arguments, call)
+
+
+class Briefs(Protocol):
+    """Prepares agents for turns. What is open for a turn alone is put on `company`; the turn closes it."""
+
+    async def prepare(self, agent: Agent, call: Call, company: AsyncExitStack) -> Briefing: ...
 
 
 class Briefings:
@@ -101,11 +118,20 @@ class Briefings:
         self._kept: dict[str, tuple[Agent, Listing, Toolbox]] = {}
         self._outputs: dict[str, OutputShape] = {}
 
-    async def prepare(self, agent: Agent, call: Call) -> Briefing:
-        """Raises `ConfigError` for a model or tool choice that cannot be had, `InstructionsFailed`."""
+    async def prepare(
+        self, agent: Agent, call: Call, company: AsyncExitStack, guests: Hub | None = None
+    ) -> Briefing:
+        """`guests`: servers of this turn alone; all tools of one that the agent does not name are offered.
+
+        Raises `ConfigError` for a model or tool choice that cannot be had, `InstructionsFailed`.
+        """
         chosen = self._models.choose(agent)
-        listing = await self._hub.tools(self._referenced(agent), call.caller)
-        toolbox = self._toolbox(agent, listing)
+        if guests is None:
+            listing = await self._hub.tools(self._referenced(agent), call.caller)
+            toolbox = self._toolbox(agent, listing)
+        else:
+            listing = await self._with_guests(agent, guests, call)
+            toolbox = self._new_toolbox(agent, listing, _Company(self._hub, guests))
         instructions = await read_instructions(agent, config=self._config, hub=self._hub, call=call)
         return Briefing(
             agent=agent,
@@ -130,18 +156,36 @@ class Briefings:
         kept = self._kept.get(agent.id)
         if kept is not None and kept[0] is agent and kept[1] is listing:
             return kept[2]
-        toolbox = Toolbox(
-            listing,
-            visible=lambda tool: may_see(agent, tool) and tool.is_for_models,
-            colleagues=[self._config.agents[id] for id in agent.agents if id in self._config.agents],
-            extensions=agent.tool_extensions,
-            hub=self._hub,
-        )
+        toolbox = self._new_toolbox(agent, listing, self._hub)
         if kept is not None and kept[2].specs == toolbox.specs:
             # Another list, the same tools: their encoded form and the provider's cache stay good.
             toolbox.specs = kept[2].specs
         self._kept[agent.id] = (agent, listing, toolbox)
         return toolbox
+
+    def _new_toolbox(self, agent: Agent, listing: Listing, hub: Calls) -> Toolbox:
+        return Toolbox(
+            listing,
+            visible=lambda tool: may_see(agent, tool) and tool.is_for_models,
+            colleagues=[self._config.agents[id] for id in agent.agents if id in self._config.agents],
+            extensions=agent.tool_extensions,
+            hub=hub,
+        )
+
+    async def _with_guests(self, agent: Agent, guests: Hub, call: Call) -> Listing:
+        """What the agent has of configured servers, and of `guests` what none of those is called."""
+        references = self._referenced(agent)
+        theirs = [reference for reference in references if reference.server in guests.names()]
+        named = {reference.server for reference in theirs}
+        theirs += [Reference(name) for name in guests.names() if name not in named]
+        ours = [reference for reference in references if reference.server not in guests.names()]
+        own, added = await self._hub.tools(ours, call.caller), await guests.tools(theirs, call.caller)
+        for name in added.by_name.keys() & own.by_name.keys():
+            fields = {"clash": name, "kept": own.by_name[name].server, "dropped": added.by_name[name].server}
+            log.warning("two servers offer one name", extra=fields)
+        by_name = {**added.by_name, **own.by_name}
+        items = tuple(by_name[name] for name in sorted(by_name))
+        return Listing(items, own.missing + added.missing, by_name)
 
     def _output(self, agent: Agent) -> OutputShape | None:
         if agent.output is None:

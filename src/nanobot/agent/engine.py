@@ -38,6 +38,7 @@ from nanobot.wire.call import Call
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from nanobot.hub.guests import OpenGuests
     from nanobot.hub.hooks.events import EventHooks
     from nanobot.hub.hub import Hub
     from nanobot.store.threads import Threads
@@ -59,7 +60,7 @@ class Engine:
     """All conversations and turns of one process. `run` has to be running for anything to happen.
 
     `max_turns` bounds the turns that run at once, over all front doors; None: any number. `hooks` are those
-    of agents, by id.
+    of agents, by id; `open_guests` connects the servers that they add.
     """
 
     def __init__(
@@ -71,12 +72,13 @@ class Engine:
         hub: Hub,
         max_turns: int | None = None,
         hooks: Mapping[str, EventHooks] = MappingProxyType({}),
+        open_guests: OpenGuests | None = None,
         now: Callable[[], str] = utc_now,
     ) -> None:
         self._config = config
         self._threads = threads
         briefings = Briefings(config, models, hub)
-        self._briefings = HookedBriefings(briefings, hooks, config) if hooks else briefings
+        self._briefings = HookedBriefings(briefings, hooks, config, open_guests) if hooks else briefings
         self._gate = Gate()
         self._gauge = Gauge()
         self._slots = Slots(max_turns)

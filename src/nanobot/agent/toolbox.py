@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from nanobot.agent.schemas import accepted_schema
 from nanobot.agent.tools import Tool, ToolResult
@@ -16,9 +16,6 @@ from nanobot.llm.tool_names import wire_names
 from nanobot.narrow import object_of
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
-
-if TYPE_CHECKING:
-    from nanobot.hub.hub import Hub
 
 _LONGEST_DESCRIPTION: Final = 4000
 
@@ -44,6 +41,12 @@ CONSULT_SCHEMA: Final[Mapping[str, Any]] = {
 }
 
 
+class Calls(Protocol):
+    """Runs listed tools; see `Hub.call`."""
+
+    async def call(self, tool: Published, arguments: Payload, call: Call) -> Payload: ...
+
+
 class Toolbox:
     """The tools of one agent under one listing. Immutable: a changed listing makes another one.
 
@@ -57,7 +60,7 @@ class Toolbox:
         visible: Callable[[Published], bool],
         colleagues: Sequence[Agent],
         extensions: Mapping[str, Mapping[str, Any]],
-        hub: Hub,
+        hub: Calls,
     ) -> None:
         self._hub = hub
         self._published = {tool.name: tool for tool in listing.items if visible(tool)}

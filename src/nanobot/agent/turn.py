@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -91,7 +92,12 @@ class TurnRun:
     async def _converse(self) -> _Ending:
         """The loop. A round is one answer of the model and the calls it asks for."""
         await anyio.lowlevel.checkpoint_if_cancelled()  # it may have been stopped while it waited
-        briefing = await self._services.briefings.prepare(self._task.agent, self._task.call_for_tool())
+        async with AsyncExitStack() as company:
+            call = self._task.call_for_tool()
+            briefing = await self._services.briefings.prepare(self._task.agent, call, company)
+            return await self._rounds(briefing)
+
+    async def _rounds(self, briefing: Briefing) -> _Ending:
         agent = briefing.agent
         tool_choice = briefing.tool_choice
         for _ in range(agent.max_iterations):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Final
@@ -29,15 +29,20 @@ def agent_document(agent: Agent, config: Config) -> dict[str, Any]:
     return document
 
 
-def changed_agent(agent: Agent, document: Mapping[str, Any], config: Config) -> Agent:
-    """`agent` as `document` describes it. Raises `InvalidConfig`, which tells all that is wrong with that."""
+def changed_agent(
+    agent: Agent, document: Mapping[str, Any], config: Config, *, guests: Collection[str] = ()
+) -> Agent:
+    """`agent` as `document` describes it, which may refer to the servers `guests` too.
+
+    Raises `InvalidConfig`, which tells all that is wrong with that.
+    """
     found = Diagnostics()
     at = Origin(f"(a hook of agent {agent.id!r})", 1)
     place = found.root.key("agents").key(agent.id)
     written = from_plain({key: value for key, value in document.items() if key not in _FIXED}, at)
     node = AGENT.accept(without_nulls(written), place)
     known = Known(
-        servers=config.mcp_servers.keys() | builtin.SERVERS,
+        servers=config.mcp_servers.keys() | builtin.SERVERS | set(guests),
         agents=config.agents.keys(),
         prompts=config.prompts.keys(),
         providers=config.llm_providers.keys() | builtin.KNOWN_PROVIDERS.keys() | builtin.RESERVED_PROVIDERS,

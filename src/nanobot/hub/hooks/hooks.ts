@@ -76,7 +76,8 @@ export interface ConfigPayload {
   agent: JsonObject;
   _meta: JsonObject;
   sessionId: string;
-  mcpServers: JsonObject;
+  /** Servers that are there for this turn; the configured ones are not listed, and their names are taken. */
+  mcpServers: { [name: string]: { url: string; headers?: { [name: string]: string } } };
 }
 
 export type ConfigHook = (payload: ConfigPayload) => Answer<Partial<ConfigPayload> & Refusal>;
