@@ -27,6 +27,8 @@ class SseEvent(msgspec.Struct, frozen=True, gc=False):  # a struct: one is made 
 
 
 COMMENT = SseEvent(b"", comment=True)
+FAREWELL = b": the server is stopping\n\n"
+"""The last that is sent on a stream which ends because we stop."""
 
 
 class SseParser:

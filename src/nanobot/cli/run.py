@@ -166,6 +166,7 @@ def _invite(link: str) -> None:
 
 
 async def _over_stdio(config: Config, roots: Sequence[Root], lists_anew: bool) -> None:
+    from nanobot.aio import task_group
     from nanobot.app import open_app
     from nanobot.wire.server_duplex import serve_duplex
     from nanobot.wire.stdio import own_stdio
@@ -175,7 +176,10 @@ async def _over_stdio(config: Config, roots: Sequence[Root], lists_anew: bool) -
         open_app(config, roots=roots, lists_anew=lists_anew) as app,
     ):
         app.check_models()
-        await serve_duplex(duplex, app.service, settings=config.server, attendance=app.upstreams)
+        async with task_group() as owner:
+            await owner.start(duplex.finish_on_signals)
+            await serve_duplex(duplex, app.service, settings=config.server, attendance=app.upstreams)
+            owner.cancel_scope.cancel()
 
 
 def _has_uvloop() -> bool:

@@ -50,6 +50,7 @@ def build_application(
     health: HealthCheck,
     status: StatusApi,
     closing: Closing,
+    giving_up: Closing,
     callback: OAuthCallback,
     ui: bool = True,
     health_path: str = HEALTH_PATH,
@@ -61,14 +62,15 @@ def build_application(
     """Everything that is served over HTTP, behind its gate.
 
     `endpoint` answers MCP; `callback` is where people come back to after logging in to an MCP server.
-    `closing` ends the event streams that watch threads when the program stops.
+    `closing` ends the event streams that watch threads when the program stops, `giving_up` those of turns
+    that are under way, when there is no more time for them.
     Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
     `browser` shows the browser beside us. `sse` answers clients of the older HTTP+SSE transport.
     Without `authentication` whoever passes the gate may use everything.
     """
     router = Router(
         endpoint,
-        threads=ThreadsApi(engine, config),
+        threads=ThreadsApi(engine, config, giving_up),
         events=EventsApi(engine, closing) if ui else None,
         status=status,
         health=health,

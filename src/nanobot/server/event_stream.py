@@ -12,6 +12,7 @@ from anyio import CancelScope
 from nanobot.aio import task_group
 from nanobot.server.exchange import Exchange
 from nanobot.server.problems import Header
+from nanobot.sse import FAREWELL
 
 KEEP_ALIVE_S: Final = 15.0
 
@@ -35,16 +36,16 @@ class Closing:
 
     def __init__(self) -> None:
         self._scopes: set[CancelScope] = set()
-        self._closed = False
+        self.is_closed = False
 
     def close(self) -> None:
-        self._closed = True
+        self.is_closed = True
         for scope in self._scopes:
             scope.cancel()
 
     def add(self, scope: CancelScope) -> None:
         self._scopes.add(scope)
-        if self._closed:
+        if self.is_closed:
             scope.cancel()
 
     def discard(self, scope: CancelScope) -> None:
@@ -90,4 +91,6 @@ async def event_stream(
             if closing is not None:
                 closing.discard(company.cancel_scope)
     if not is_over:
+        if closing is not None and closing.is_closed:
+            await write(FAREWELL)
         await http.send(END)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import signal
@@ -37,6 +38,7 @@ from nanobot.server.metrics import Load, Measured, MeasuredService, Metrics
 from nanobot.server.oauth_callback import OAuthCallback
 from nanobot.server.overheard import OverheardPages
 from nanobot.server.status import StatusApi
+from nanobot.server.stoppable import Stoppable
 from nanobot.server.traced import UNTRACED, Traced
 from nanobot.store import Store
 from nanobot.telemetry import Tracer
@@ -49,7 +51,10 @@ from nanobot.wire.server_sse import SseEndpoint
 from nanobot.wire.service import Service
 
 DRAIN_S: Final = 10
-"""How long running requests may go on after the first signal to stop."""
+"""How long it may take from the first signal to stop until every connection is closed."""
+
+LAST_WORDS_S: Final = 1
+"""The end of that time, in which requests that are still running are answered with an error."""
 
 KEEP_ALIVE_S: Final = 75
 """How long an idle connection is kept for the next request; longer than the pools of common clients."""
@@ -121,7 +126,7 @@ async def serve_on(
     `invite` is called with a link that signs one browser in, if `server.requireSecret` is set.
     """
     config = parts.config
-    closing = Closing()
+    closing, giving_up = Closing(), Closing()
     browser = BrowserApi(BrowserSettings.of(config.env), parts.http, closing) if ui else None
 
     def load() -> Load:
@@ -173,6 +178,7 @@ async def serve_on(
             config, servers=parts.upstreams.states, tool_count=parts.hub.tool_count, version=__version__
         ),
         closing=closing,
+        giving_up=giving_up,
         callback=OAuthCallback(parts.oauth),
         ui=ui,
         health_path=health_path,
@@ -206,7 +212,11 @@ async def serve_on(
         if sse is not None:
             sse.close()
 
-    server = _Server(application, started, stop_streams)
+    def give_up() -> None:
+        giving_up.close()
+        endpoint.give_up()
+
+    server = _Server(Stoppable(application), started, stop_streams, give_up)
     try:
         async with task_group() as owner:
             await owner.start(endpoint.run)
@@ -247,7 +257,11 @@ class _Server(uvicorn.Server):
     """uvicorn as a part of a program that handles signals, logging and sockets itself."""
 
     def __init__(
-        self, application: ASGIApp, started: Callable[[], None], stop_streams: Callable[[], None]
+        self,
+        application: ASGIApp,
+        started: Callable[[], None],
+        stop_streams: Callable[[], None],
+        give_up: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
@@ -267,6 +281,7 @@ class _Server(uvicorn.Server):
         )
         self._report_start = started
         self._stop_streams = stop_streams
+        self._give_up = give_up
 
     async def startup(self, sockets: list[socket] | None = None) -> None:
         await super().startup(sockets)
@@ -274,7 +289,25 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         self._stop_streams()  # they never end by themselves, and running requests are waited for
-        await super().shutdown(sockets)
+        async with task_group() as last_words:
+            last_words.start_soon(self._end_requests)
+            await super().shutdown(sockets)
+            last_words.cancel_scope.cancel()
+        if self.force_exit:
+            self._cut_off()
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=LAST_WORDS_S)
+
+    async def _end_requests(self) -> None:
+        """Answer what is still running shortly before the time is up: each in its own way, if it can."""
+        await asyncio.sleep((self.config.timeout_graceful_shutdown or 0) - LAST_WORDS_S)
+        self._give_up()
+        await asyncio.sleep(LAST_WORDS_S / 2)
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        for task in self.server_state.tasks:
+            task.cancel()
 
     async def serve(self, sockets: list[socket] | None = None) -> None:
         try:

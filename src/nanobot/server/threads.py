@@ -13,7 +13,7 @@ from nanobot.agent.events import Event, TurnEnded, TurnStarted
 from nanobot.config.model import Config
 from nanobot.llm.messages import JsonObject
 from nanobot.server.chat_json import body_sse, history_json, usage_json
-from nanobot.server.event_stream import event_stream
+from nanobot.server.event_stream import Closing, event_stream
 from nanobot.server.exchange import Exchange
 from nanobot.server.problems import BadRequest
 from nanobot.store.rows import ThreadRow
@@ -48,8 +48,10 @@ _new_message = msgspec.json.Decoder(_NewMessage)
 class ThreadsApi:
     """Handlers of `/api/threads…`. Turns belong to the engine: a client that leaves stops none."""
 
-    def __init__(self, engine: Engine, config: Config) -> None:
+    def __init__(self, engine: Engine, config: Config, giving_up: Closing) -> None:
+        """`giving_up` ends the streams of turns that take longer than the program has time to stop."""
         self._engine = engine
+        self._giving_up = giving_up
         self._config = config
         self._body_limit = config.server.max_body_bytes
 
@@ -117,7 +119,7 @@ class ThreadsApi:
         attaching = self._engine.attach(thread_id, account=http.account, events_only=True)
         async with attaching as attachment:
             turn = await self._submit(http, thread_id, message)
-            async with event_stream(http) as write:
+            async with event_stream(http, closing=self._giving_up) as write:
                 async for event in _events_of(turn.id, attachment):
                     if told := body_sse(event.body, str(event.sequence)):
                         await write(told)

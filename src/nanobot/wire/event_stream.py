@@ -7,7 +7,7 @@ from typing import Final
 
 import anyio
 
-from nanobot.sse import format_event
+from nanobot.sse import FAREWELL, format_event
 from nanobot.wire.eventlog import EventLog, LoggedEvent
 from nanobot.wire.outbox import Outbox, one_line
 
@@ -92,6 +92,11 @@ class EventStream:
         while self.reader is None:
             self._attached = self._attached or anyio.Event()
             await self._attached.wait()
+
+    def say_farewell(self) -> None:
+        """Tell the reader that the stream is about to end because we stop."""
+        if self.reader is not None and not self._ended:
+            self.reader.put(FAREWELL, must=True)
 
     def end(self) -> None:
         """Nothing more will be sent. The reader gets what waits for it, then the end."""

@@ -14,6 +14,7 @@ from nanobot.wire.call import Call, Caller
 from nanobot.wire.notifications import CANCELLED, CHANGES, LOG_MESSAGE, PROGRESS
 from nanobot.wire.peer import LEVELS, is_loud, level_of
 from nanobot.wire.rpc import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     Id,
     Notification,
@@ -61,10 +62,19 @@ def cancelled_by(note: Notification | Request) -> tuple[Id, str] | None:
     return (id, str(fields.get("reason") or "no reason given")) if is_id(id) else None
 
 
+def stopping(method: str) -> RpcError:
+    """What a request of `method` under way is answered when we stop; `data.retryable`: it may be made again.
+
+    Of a tool call nobody knows how far it came.
+    """
+    data = Payload.of({"reason": "the server is stopping", "retryable": method != "tools/call"})
+    return RpcError(INTERNAL_ERROR, "the server is stopping", data)
+
+
 class Exchange(ABC):
     """A request and its way back. The carrier says how news is sent and how questions are put.
 
-    Leaving `scope` early is how a request is cancelled; `reason` then says why.
+    Leaving `scope` early is how a request is cancelled; `reason` then says why, or `given_up` what to answer.
     """
 
     __slots__ = (
@@ -73,6 +83,7 @@ class Exchange(ABC):
         "_meta",
         "_token",
         "caller",
+        "given_up",
         "headers",
         "reason",
         "request",
@@ -89,6 +100,7 @@ class Exchange(ABC):
         self.headers: Mapping[bytes, bytes] | None = None
         self.scope = anyio.CancelScope()
         self.reason = ""
+        self.given_up: RpcError | None = None
         self._meta = meta
         self._least_level = least_level
         token = meta.get("progressToken") if meta else None
@@ -127,6 +139,11 @@ class Exchange(ABC):
 
     def cancel(self, reason: str) -> None:
         self.reason = reason
+        self.scope.cancel()
+
+    def give_up(self) -> None:
+        """End the request because we stop; whoever made it is told so."""
+        self.given_up = stopping(self.request.method)
         self.scope.cancel()
 
     @abstractmethod

@@ -74,8 +74,13 @@ class HttpExchange(Exchange):
         finally:
             patience.forget(lost)
         if outcome is None:
-            outcome = RpcError(CANCELLED, f"Request cancelled: {self.reason}")
+            outcome = self.given_up or RpcError(CANCELLED, f"Request cancelled: {self.reason}")
         return outcome
+
+    def give_up(self) -> None:
+        if self._stream is not None:
+            self._stream.say_farewell()
+        super().give_up()
 
     async def answer(self, outcome: Outcome, status: int, headers: tuple[Header, ...]) -> None:
         """Send the outcome; `status` and `headers` are for an answer that is not a stream."""

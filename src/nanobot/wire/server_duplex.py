@@ -21,7 +21,7 @@ from nanobot.wire.attendance import Attendance, attending
 from nanobot.wire.call import Audience, Caller
 from nanobot.wire.changes import change_key
 from nanobot.wire.depth import check_depth
-from nanobot.wire.dispatch import Dispatcher, encode_outcome
+from nanobot.wire.dispatch import Dispatcher, Outcome, encode_outcome
 from nanobot.wire.duplex import Duplex, MessageTooLong
 from nanobot.wire.envelope import open_envelope
 from nanobot.wire.exchange import Exchange, Meta, cancelled_by, read_meta
@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 
 DRAIN_S: Final = 1.5
 """How long requests under way may still take after the client has closed its end."""
+LAST_ANSWERS_S: Final = 0.5
+"""And how long it may take to give those up that did take longer."""
 
 Brought = Callable[[], Mapping[str, str]]
 """What the message that was received last brought along (`Caller.values`)."""
@@ -139,19 +141,26 @@ class _Connection:
             group.start_soon(self._write, group)
             try:
                 await self._read(group)
+            except anyio.get_cancelled_exc_class():
+                self._side_tasks.end()  # they are shielded, and would keep us here
+                raise
             finally:
                 self._questions.give_up("the client closed the connection")
                 self._dispatcher.listeners.close()
-            with anyio.move_on_after(DRAIN_S):
-                while self._requests:
-                    self._idle = anyio.Event()
-                    await self._idle.wait()
+            await self._wait_for_requests(DRAIN_S)
             for exchange in self._requests.values():
-                exchange.cancel("the client closed the connection")
+                exchange.give_up()
+            await self._wait_for_requests(LAST_ANSWERS_S)
             self._side_tasks.end()
             self._outbox.close()
             group.cancel_scope.deadline = anyio.current_time() + DRAIN_S  # for what is still to be written
         await self._dispatcher.forget(self._peer)
+
+    async def _wait_for_requests(self, most_s: float) -> None:
+        with anyio.move_on_after(most_s):
+            while self._requests:
+                self._idle = anyio.Event()
+                await self._idle.wait()
 
     def note_change(self, method: str, params: Payload, audience: Audience) -> None:
         try:
@@ -238,12 +247,15 @@ class _Connection:
         )
 
     async def _answer(self, exchange: Exchange) -> None:
+        outcome: Outcome | None = None
         try:
             with exchange.scope:
                 if exchange.caller.era == "modern":
                     outcome = await self._dispatcher.modern(exchange)
                 else:
                     outcome = await self._dispatcher.legacy(self._peer, exchange)
+            outcome = outcome or exchange.given_up
+            if outcome is not None:  # what the client has cancelled is not answered
                 self._outbox.put(one_line(encode_outcome(exchange, outcome)), must=True)
         finally:
             del self._requests[exchange.request.id]

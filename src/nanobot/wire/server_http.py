@@ -158,6 +158,7 @@ class McpEndpoint:
         self._news = count()
         self._is_open = False
         self._patience = Patience(LAZY_S)
+        self._under_way: set[HttpExchange] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         http = HttpRequest(scope, receive, send)
@@ -214,7 +215,13 @@ class McpEndpoint:
         self._dispatcher.listeners.close()
         for session in self._sessions:
             if session.standalone is not None:
+                session.standalone.say_farewell()
                 session.standalone.end()
+
+    def give_up(self) -> None:
+        """Answer every request that is still under way with an error that says that we stop."""
+        for exchange in tuple(self._under_way):
+            exchange.give_up()
 
     # The methods of HTTP
 
@@ -295,7 +302,7 @@ class McpEndpoint:
         exchange = self._exchange(http, request, meta, _with_values(session.peer.caller, http), session)
         session.requests[request.id] = exchange
         try:
-            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
+            outcome = await self._settled(exchange, self._dispatcher.legacy(session.peer, exchange))
         finally:
             del session.requests[request.id]
             session.used_at = self._clock()
@@ -318,7 +325,7 @@ class McpEndpoint:
         try:
             if not known:
                 await self._sessions.make_room()
-            outcome = await exchange.settle(self._dispatcher.legacy(session.peer, exchange), self._patience)
+            outcome = await self._settled(exchange, self._dispatcher.legacy(session.peer, exchange))
             if not known and isinstance(outcome, Payload):
                 self._sessions.add(session)
             elif session.peer.changed:
@@ -349,14 +356,21 @@ class McpEndpoint:
             raise too_full(full, request.id) from full
         except RpcError as error:
             raise Refusal(_MODERN_STATUS[error.rpc_code], error, id=request.id) from error
-        settled = exchange.settle(self._dispatcher.modern(exchange), self._patience)
+        settled = self._settled(exchange, self._dispatcher.modern(exchange))
         if request.method == "subscriptions/listen":
             settled = self._listening(http.account, settled)
         outcome = await settled
-        if exchange.scope.cancelled_caught:
+        if exchange.scope.cancelled_caught and exchange.given_up is None:
             raise Disconnected
         status = _MODERN_STATUS.get(outcome.rpc_code, 200) if isinstance(outcome, RpcError) else 200
         await exchange.answer(outcome, status, ())
+
+    async def _settled(self, exchange: HttpExchange, work: Awaitable[Outcome]) -> Outcome:
+        self._under_way.add(exchange)
+        try:
+            return await exchange.settle(work, self._patience)
+        finally:
+            self._under_way.discard(exchange)
 
     async def _attach(self, named: object, caller: Caller, meta: Meta) -> tuple[Caller, Meta]:
         """A modern request on behalf of a legacy session, or of a thread.

@@ -16,7 +16,7 @@ import anyio
 from nanobot.aio import task_group
 from nanobot.config.model import ServerSettings, SessionSettings
 from nanobot.ids import new_uuid
-from nanobot.sse import format_event
+from nanobot.sse import FAREWELL, format_event
 from nanobot.wire.attendance import Attendance
 from nanobot.wire.http_request import (
     Disconnected,
@@ -87,10 +87,10 @@ class SseEndpoint:
             pass
 
     def close(self) -> None:
-        """Refuse new requests and end the streams, each after what waits to be sent on it."""
+        """Refuse new requests and end the streams, each after the answers to what is under way on it."""
         self._is_open = False
         for line in self._lines.values():
-            line.outbox.close()
+            line.stop_receiving()
 
     async def _stream(self, http: HttpRequest) -> None:
         if not http.reads.events and http.headers.get(b"accept", b"*/*") != b"*/*":
@@ -112,6 +112,8 @@ class SseEndpoint:
                 attendance=self._attendance,
                 brought=lambda: line.values,
             )
+            if not self._is_open:
+                line.outbox.put(FAREWELL, must=True)
             line.outbox.close()
 
         try:
@@ -171,6 +173,10 @@ class _Line:
     def hang_up(self) -> None:
         """The client has left: nothing more will be received or sent."""
         self.outbox.close(drop=True)
+        self.stop_receiving()
+
+    def stop_receiving(self) -> None:
+        """No more messages of the client are taken; those that wait still are."""
         self._put.close()
 
     async def aclose(self) -> None:

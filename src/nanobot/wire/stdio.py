@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import signal
 import sys
 import threading
 from collections import deque
@@ -13,8 +15,11 @@ from queue import SimpleQueue
 from typing import Final
 
 import anyio
+from anyio.abc import TaskStatus
 
 from nanobot.wire.lines import LineSplitter
+
+log = logging.getLogger(__name__)
 
 CHUNK: Final = 64 * 1024
 AHEAD: Final = 4
@@ -87,6 +92,15 @@ class OwnStdio:
                 self._lines.finish()
                 self._is_over = True
         return line
+
+    async def finish_on_signals(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Take the first SIGINT or SIGTERM for the end of stdin; the next does what it does anywhere."""
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for received in signals:
+                log.info("stopping", extra={"signal": received.name})
+                self._take(b"")
+                break
 
     async def aclose(self) -> None:
         self._outgoing.put(None)
