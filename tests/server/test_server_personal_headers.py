@@ -22,6 +22,7 @@ from nanobot.config.load import Selection, load_config
 from nanobot.config.model import AuthSettings, Config, ServerSettings
 from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
+from nanobot.wire.notifications import ROOTS_CHANGED
 
 pytestmark = pytest.mark.anyio
 
@@ -133,6 +134,21 @@ async def test_each_message_of_a_client_of_the_older_transport_brings_its_own(tm
                 said[message["id"]] = json.dumps(message.get("result", message))
         for id in range(2, 6):
             assert f"CANARY-{id} of red" in said[id]
+
+
+async def test_of_several_servers_each_hears_of_changed_roots_and_of_nothing_else(tmp_path: Path) -> None:
+    async with relaying(tmp_path, TOKEN) as (nanobot, peer):
+        one = await session(nanobot)
+        assert await work(nanobot, one | by("CANARY-1")) == "Bearer CANARY-1"
+        for method in ("notifications/x/own", ROOTS_CHANGED):
+            note = {"jsonrpc": "2.0", "method": method}
+            assert (await nanobot.ask("POST", "/mcp", note, one | by("CANARY-2"))).status == 202
+        with anyio.fail_after(20):
+            while not peer.times(ROOTS_CHANGED):  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+        (told,) = [asked for asked in peer.asked if asked.method == ROOTS_CHANGED]
+        assert told.headers["authorization"] == "Bearer CANARY-2"
+        assert peer.times("notifications/x/own") == 0
 
 
 async def test_requests_of_one_session_keep_their_tokens_apart(tmp_path: Path) -> None:

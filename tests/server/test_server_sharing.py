@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -16,10 +17,11 @@ from tests.server.sharing_client import AUTH, ENVELOPE, MODERN, SharingClient
 from tests.server.test_server_auth_keys import INITIALIZE
 from tests.server.world import Events, Served, served
 from tests.upstream.world import probe, until
-from tests.wire.http_peer import serving
+from tests.wire.http_peer import Answer, Asked, Peer, serving
 
 from nanobot.config.model import AuthSettings, Config, McpServer, Publish, SessionSettings
 from nanobot.config.places import Reference
+from nanobot.wire.notifications import ROOTS_CHANGED
 
 pytestmark = pytest.mark.anyio
 
@@ -201,6 +203,32 @@ async def test_a_quiet_client_of_the_older_transport_keeps_what_it_used(tmp_path
             await until(lambda: is_gone(others))  # it was used later, and by nobody who is still there
             assert await pid() == mine
         await until(lambda: is_gone(mine))
+
+
+async def test_what_a_client_says_on_its_own_reaches_the_server_that_is_published_alone(
+    tmp_path: Path,
+) -> None:
+    peer = Peer(usual)
+    async with serving(peer) as url, sharing(tmp_path, McpServer(name="far", url=url)) as nanobot:
+        ann, bob = await SharingClient(nanobot, "ann").begin(), await SharingClient(nanobot, "bob").begin()
+        await tell(nanobot, bob, ROOTS_CHANGED)  # whose sessions have no connection yet
+        await ann.ask("x/own")
+        await tell(nanobot, ann, "notifications/progress", progressToken=1, progress=1)
+        await tell(nanobot, ann, ROOTS_CHANGED)
+        await tell(nanobot, ann, "notifications/x/own", kept=[1, {"deep": True}])
+        await until(lambda: peer.times(ROOTS_CHANGED) and peer.times("notifications/x/own"))
+        (own,) = [asked.message for asked in peer.asked if asked.method == "notifications/x/own"]
+        assert own["params"] == {"kept": [1, {"deep": True}]}
+        assert (peer.times("notifications/progress"), peer.times(ROOTS_CHANGED)) == (0, 1)
+
+
+async def usual(asked: Asked) -> Answer:
+    return None
+
+
+async def tell(nanobot: Served, client: SharingClient, method: str, **params: Any) -> None:
+    note = {"jsonrpc": "2.0", "method": method, "params": params}
+    assert (await nanobot.ask("POST", "/mcp", note, client.headers)).status == 202
 
 
 async def test_a_server_that_waits_for_the_logins_of_accounts_is_no_failure(tmp_path: Path) -> None:

@@ -161,17 +161,17 @@ class Hub:
         """
         return await self._source(server or INLINE_PROMPTS).request(method, params, call)
 
-    async def set_log_level(self, params: Payload, call: Call) -> None:
-        """Ask every connected server to log as much as `params` says, and others when they are connected.
+    async def tell_all(self, method: str, params: Payload, call: Call) -> None:
+        """Make a request that concerns every server, as a change of the log level does, of all of them.
 
         None that does not answer keeps the rest from being asked, and none holds the caller up for long.
         """
 
         async def ask(source: Source) -> None:
             try:
-                await source.request("logging/setLevel", params, call)
+                await source.request(method, params, call)
             except (RpcError, UpstreamError) as e:
-                log.debug("log level not set", extra={"server": source.name, "reason": str(e)})
+                log.debug("not told", extra={"server": source.name, "method": method, "reason": str(e)})
 
         with anyio.move_on_after(LEVEL_S):
             async with task_group() as group:

@@ -27,6 +27,7 @@ from nanobot.hub.variables import check_variables
 from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.extensions import SHOWS_APPS
+from nanobot.wire.notifications import ROOTS_CHANGED
 from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (
     EMPTY,
@@ -89,6 +90,7 @@ class Publisher:
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "logging/setLevel": self._set_level,
+            ROOTS_CHANGED: self._change_roots,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             "completion/complete": self._complete,
@@ -192,7 +194,11 @@ class Publisher:
         return await self._forward(owner, "resources/read", members, None, call)
 
     async def _set_level(self, params: Payload, call: Call) -> Payload:
-        await self._hub.set_log_level(_for_server(params.members()), call)
+        await self._hub.tell_all("logging/setLevel", _for_server(params.members()), call)
+        return EMPTY
+
+    async def _change_roots(self, params: Payload, call: Call) -> Payload:
+        await self._hub.tell_all(ROOTS_CHANGED, _for_server(params.members()), call)
         return EMPTY
 
     async def _subscribe(self, params: Payload, call: Call) -> Payload:

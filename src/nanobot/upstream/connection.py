@@ -72,6 +72,7 @@ from nanobot.wire.http_reply import Refused, Unauthorized
 from nanobot.wire.notifications import (
     ACKNOWLEDGED,
     LOG_MESSAGE,
+    PREFIX,
     PROMPTS_CHANGED,
     RESOURCE_UPDATED,
     RESOURCES_CHANGED,
@@ -240,6 +241,9 @@ class Upstream:
         if method in self._own:
             await self._own[method](params)
             return EMPTY
+        if method.startswith(PREFIX):
+            await self._notify(method, params)
+            return EMPTY
         is_call = method == "tools/call"
         timeout_s = self._server.tool_timeout_s if is_call or math.isinf(self._limit_s) else self._limit_s
 
@@ -253,6 +257,16 @@ class Upstream:
         if call.caller.era == "legacy":
             return await completed(result, params, call, send)
         return result
+
+    async def _notify(self, method: str, params: Payload) -> None:
+        """Tell a legacy server, if it is connected; a modern one hears nothing but requests."""
+        connection = self._live
+        if connection is None or connection.connected.era == "modern":
+            return
+        try:
+            await connection.notify(method, params)
+        except ConnectionLost as e:
+            log.debug("not told", extra={"server": self.name, "method": method, "reason": e.reason})
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         """Everything the server lists for `caller`, read now and to the last page."""

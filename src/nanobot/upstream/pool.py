@@ -28,6 +28,7 @@ from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.continuation import Continuation
+from nanobot.wire.notifications import PREFIX
 from nanobot.wire.peer import LEVELS
 from nanobot.wire.rpc import EMPTY, INVALID_PARAMS, Payload, RpcError
 from nanobot.wire.source import Changed, Entry, Kind, Told
@@ -155,8 +156,8 @@ class Pool:
         member = known.members.get(session) if known is not None else None
         is_new = member is None
         if member is None:
-            if method in WITHDRAWALS:
-                return EMPTY  # the connection it was about is closed
+            if method in WITHDRAWALS or method.startswith(PREFIX):
+                return EMPTY  # the connection it was about is closed, or was never there
             member = await self._claim(account, session)
         member.busy += 1  # as `_using` does, without its costs; before any wait, or it could be closed
         try:

@@ -17,6 +17,7 @@ from nanobot.wire.exchange import Exchange
 from nanobot.wire.explain import explain, unknown
 from nanobot.wire.extensions import TASKS
 from nanobot.wire.home import Home
+from nanobot.wire.notifications import OF_THE_LINE
 from nanobot.wire.parking import METHODS as MAY_NEED_INPUT
 from nanobot.wire.parking import Parking
 from nanobot.wire.peer import LEVELS, MAX_SUBSCRIPTIONS, Peer
@@ -26,7 +27,9 @@ from nanobot.wire.rpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     RESOURCE_NOT_FOUND,
+    Notification,
     Payload,
+    Request,
     RpcError,
     encode_error,
     encode_response,
@@ -41,6 +44,8 @@ from nanobot.wire.versions import MODERN_VERSIONS
 log = logging.getLogger(__name__)
 
 MAX_LISTENERS: Final = 1024
+MAX_NOTES: Final = 256
+"""Notifications of clients that may be on their way to servers at once."""
 FAREWELL_S: Final = 5.0
 """Time for giving up subscriptions after a listener has left."""
 
@@ -60,6 +65,8 @@ class Dispatcher:
     ) -> None:
         """`start_soon` owns calls that go on while their client fetches answers."""
         self.listeners = Listeners()
+        self._start_soon = start_soon
+        self._notes = 0
         home = home or Home()
         self._tasks = Tasks(home, start_soon)
         self._parking = Parking(service, start_soon, home, self._tasks)
@@ -87,6 +94,26 @@ class Dispatcher:
             return await self._service.request(request.method, request.params, exchange.call())
         except Exception as failure:  # the boundary of one request
             return explain(failure)
+
+    def pass_on(self, peer: Peer, note: Notification | Request, values: Mapping[str, str]) -> None:
+        """Give a notification of a legacy client to the service, in its own time: it wants no answer.
+
+        `values` came along with it. What comes while too many are under way is dropped.
+        """
+        if not peer.initialized or note.method in OF_THE_LINE or self._notes >= MAX_NOTES:
+            return
+        caller = replace(peer.caller, values=values) if values else peer.caller
+
+        async def tell() -> None:
+            try:
+                await self._service.request(note.method, note.params, Call(caller=caller))
+            except Exception as failure:  # the boundary of one notification
+                log.debug("notification not passed on", extra={"method": note.method, "reason": str(failure)})
+            finally:
+                self._notes -= 1
+
+        if self._start_soon(tell):
+            self._notes += 1
 
     async def modern(self, exchange: Exchange) -> Outcome:
         """The outcome of a request of a modern client. Raises nothing but cancellation."""

@@ -208,11 +208,13 @@ class _Connection:
                 self._questions.settle(message)
 
     def _take_note(self, note: Notification | Request) -> None:
-        """Unknown notifications mean nothing to us and are no error."""
+        """Those that mean nothing to us may mean something to a server."""
         if (cancelled := cancelled_by(note)) is not None:
             id, reason = cancelled
             if (exchange := self._requests.get(id)) is not None:
                 exchange.cancel(reason)
+        else:
+            self._dispatcher.pass_on(self._peer, note, self._brought())
 
     async def _request(self, request: Request, group: TaskGroup) -> None:
         try:

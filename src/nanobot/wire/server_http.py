@@ -246,9 +246,18 @@ class McpEndpoint:
         if isinstance(message, Response | ErrorResponse):
             session.questions.settle(message)
         else:
-            _take_note(session, message)
+            self._take_note(session, message, http)
         session.used_at = self._clock()
         await send_empty(http.send, 202, (session.header,))
+
+    def _take_note(self, session: Session, note: Notification | Request, http: HttpRequest) -> None:
+        """A notification of a legacy client. Those that mean nothing to us may mean something to a server."""
+        if (cancelled := cancelled_by(note)) is not None:
+            id, reason = cancelled
+            if (exchange := session.requests.get(id)) is not None:
+                exchange.cancel(reason)
+        else:
+            self._dispatcher.pass_on(session.peer, note, http.values or {})
 
     async def _get(self, http: HttpRequest) -> None:
         if http.version in _MODERN:
@@ -495,11 +504,3 @@ class McpEndpoint:
 def _with_values(caller: Caller, http: HttpRequest) -> Caller:
     """`caller` with what this one request brought along: those of one session may bring different tokens."""
     return caller if http.values is None else replace(caller, values=http.values)
-
-
-def _take_note(session: Session, note: Notification | Request) -> None:
-    """A notification of a legacy client. Unknown ones mean nothing to us and are no error."""
-    if (cancelled := cancelled_by(note)) is not None:
-        id, reason = cancelled
-        if (exchange := session.requests.get(id)) is not None:
-            exchange.cancel(reason)

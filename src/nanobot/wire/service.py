@@ -28,6 +28,8 @@ class Service(Protocol):
     The wire answers by itself: `initialize`, `server/discover`, `ping`, `logging/setLevel`, cancellation,
     `subscriptions/listen`. Everything else comes here; `RpcError` is the only error that reaches a client
     as it is, `UpstreamError` is translated, anything else becomes -32603 with a log entry.
+    A notification of a client comes as a request, too (its method begins with `notifications/`); what becomes
+    of it is told to nobody.
     Results are in legacy form; the wire adds what the modern era requires (`resultType`, `ttlMs`, …).
     """
 

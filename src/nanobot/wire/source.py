@@ -42,6 +42,7 @@ class Source(Protocol):
     `request` takes `tools/call`, `prompts/get`, `resources/read` and the like with the server's own names.
     It raises `RpcError` for an error the server answered, `UpstreamError` when there was no answer, and
     `Busy` when it was not asked because too many use it.
+    A method that begins with `notifications/` is told to a server that is connected, and wants no answer.
     `resources/subscribe` makes it tell of a resource until `resources/unsubscribe` was asked as often.
     `watch` calls back for each list that changed, until the returned function is called; `hear` for all else
     that the server says without being asked, such as `notifications/resources/updated`.
