@@ -12,7 +12,7 @@ from tests.hub.hooks_world import Guard, Server, refs, world
 
 from nanobot.errors import UpstreamUnavailable
 from nanobot.hub.hooks.hook import REJECTED, HookRejected
-from nanobot.wire.call import Call, Caller
+from nanobot.wire.call import Audience, Call, Caller
 from nanobot.wire.rpc import Payload, RpcError
 
 pytestmark = pytest.mark.anyio
@@ -328,3 +328,32 @@ async def test_news_and_questions_of_the_server_pass_hooks_in_order(tmp_path: Pa
     assert news == [("notifications/progress", {"progress": n}) for n in (1, 3)]
     assert asked == [("elicitation/create", {"message": "who, please?"})]
     assert result["said"] == {"action": "decline"}
+
+
+async def test_what_a_server_says_on_its_own_passes_hooks(tmp_path: Path) -> None:
+    def mask(payload: dict[str, Any]) -> Any:
+        params = payload["message"]["params"]
+        if params["data"] == "private":
+            return {"accept": False, "reason": "private"}
+        return {"mutated": True, "message": {"params": params | {"data": "***"}}}
+
+    guard, pay = Guard(mask=mask), Server("pay")
+    heard: list[tuple[str, Any, Audience]] = []
+    has_heard = anyio.Event()
+
+    def hear(server: str, method: str, params: Payload, whom: Audience) -> None:
+        heard.append((method, params.object(), whom))
+        has_heard.set()
+
+    async with world(tmp_path, {"notifications/message": "guard/mask"}, guard.source, pay) as w:
+        w.hub.hear(hear)
+        ada = Audience("ada", "s-1")
+        pay.says("notifications/message", ada, level="info", data="private")
+        pay.says("notifications/message", ada, level="info", data="ann@example.com")
+        with anyio.fail_after(10):
+            await has_heard.wait()
+        assert heard == [("notifications/message", {"level": "info", "data": "***"}, ada)]
+        pay.says("notifications/resources/updated", uri="note://one")
+        assert heard[-1][0] == "notifications/resources/updated"
+    contexts = [payload["context"] for _, payload in guard.seen]
+    assert [(context["account"], context["session"]) for context in contexts] == [("ada", "s-1")] * 2

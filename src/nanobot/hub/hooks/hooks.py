@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskStatus
 
+from nanobot.aio import task_group
 from nanobot.config.expand import expand
 from nanobot.config.hook_circles import handshake_hooks
 from nanobot.config.model import Config, HookMapping, HookTarget, McpServer
@@ -64,14 +65,18 @@ class Hooks:
         self._timeouts = timeouts
         self._clock = clock
         self._hub: Hub | None = None
+        self._hooked: list[Hooked] = []
         self._python: dict[Path, PythonFile] = {}
         self._scripts: dict[Path, ScriptFile] = {}
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the threads of scripts until cancelled."""
-        task_status.started()
+        """Own the threads of scripts, and what servers say on their own, until cancelled."""
         try:
-            await anyio.sleep_forever()
+            async with task_group() as group:
+                for hooked in self._hooked:
+                    group.start_soon(hooked.run)
+                task_status.started()
+                await anyio.sleep_forever()
         finally:
             for script in self._scripts.values():
                 script.close()
@@ -112,7 +117,9 @@ class Hooks:
         server = self._config.mcp_servers.get(name)
         if server is None or not server.hooks:
             return source
-        return Hooked(source, self._messages(name, server.hooks))
+        hooked = Hooked(source, self._messages(name, server.hooks))
+        self._hooked.append(hooked)
+        return hooked
 
     def _messages(self, server: str, mappings: Sequence[HookMapping]) -> MessageHooks:
         return MessageHooks(server, self._matching(server, mappings), self._audit)

@@ -51,7 +51,7 @@ class News:
         with receive:
             async for method, params in receive:
                 try:
-                    params = await self._through(method, params)
+                    params = await passed_on(self._hooks, method, params, self._call)
                 except HookRejected as e:
                     log.info("notification dropped", extra={"method": method, "reason": e.reason})
                 except RpcError as e:
@@ -60,10 +60,12 @@ class News:
                     if self._call.notify is not None:
                         self._call.notify(method, params)
 
-    async def _through(self, method: str, params: Payload) -> Payload:
-        if not self._hooks.concern(method, "request"):
-            return params
-        about = params.object()
-        message: JsonObject = {"jsonrpc": "2.0", "method": method, "params": about}
-        passed = await self._hooks.run(method, "request", message, self._call, about=about)
-        return Payload.of(passed.message.get("params") or {}) if passed.is_mutated else params
+
+async def passed_on(hooks: MessageHooks, method: str, params: Payload, call: Call) -> Payload:
+    """The params with which a notification may go on. Raises `HookRejected`, `RpcError` for bad params."""
+    if not hooks.concern(method, "request"):
+        return params
+    about = params.object()
+    message: JsonObject = {"jsonrpc": "2.0", "method": method, "params": about}
+    passed = await hooks.run(method, "request", message, call, about=about)
+    return Payload.of(passed.message.get("params") or {}) if passed.is_mutated else params

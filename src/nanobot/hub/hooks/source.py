@@ -6,11 +6,13 @@ What holds a connection together stays below this: its handshake and its pings p
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
 
+import anyio
 import msgspec
 
 from nanobot.errors import Busy, NanobotError, UpstreamError
@@ -18,16 +20,18 @@ from nanobot.hub.around import Around
 from nanobot.hub.hooks.answers import Direction
 from nanobot.hub.hooks.hook import JsonObject
 from nanobot.hub.hooks.messages import MessageHooks, Passed
-from nanobot.hub.hooks.news import News
+from nanobot.hub.hooks.news import MOST_WAITING, News, passed_on
 from nanobot.hub.hooks.outcome import error_answer, result_or_raise
-from nanobot.wire.call import NOBODY, Call, Caller
+from nanobot.wire.call import NOBODY, Audience, Call, Caller
 from nanobot.wire.rpc import Payload, RpcError
-from nanobot.wire.source import Entry, Kind, Source
+from nanobot.wire.source import Entry, Kind, Source, Told
 
 log = logging.getLogger(__name__)
 
 MUTATIONS: Final = "ai.nanobot.hooks/mutations"
 """Member of a result's `_meta`: which directions were changed by hooks, and why."""
+
+_Said = tuple[str, Payload, Audience, Told]
 
 _LISTS: Final[dict[Kind, tuple[str, str, str]]] = {
     "tools": ("tools/list", "tools", "name"),
@@ -45,6 +49,39 @@ class Hooked(Around):
         super().__init__(inner)
         self._hooks = hooks
         self._ids = count(1)
+        self._said: deque[_Said] = deque()
+        self._has_said = anyio.Event()
+
+    def hear(self, told: Told) -> Callable[[], None]:
+        """As `Source`; what the server says on its own passes hooks while `run` is running."""
+        if not self._hooks.hear_notifications:
+            return self._inner.hear(told)
+
+        def note(method: str, params: Payload, audience: Audience) -> None:
+            if not self._hooks.concern(method, "request"):
+                told(method, params, audience)
+                return
+            if len(self._said) >= MOST_WAITING:
+                log.warning("news dropped: hooks are too slow", extra={"server": self.name, "method": method})
+                return
+            self._said.append((method, params, audience, told))
+            self._has_said.set()
+
+        return self._inner.hear(note)
+
+    async def run(self) -> None:
+        """Pass on what the server says on its own, one by one, until cancelled."""
+        while True:
+            if not self._said:
+                self._has_said = anyio.Event()
+                await self._has_said.wait()
+            method, params, audience, told = self._said.popleft()
+            call = Call(caller=Caller(account=audience.account or "", session=audience.session))
+            try:
+                params = await passed_on(self._hooks, method, params, call)
+                told(method, params, audience)
+            except RpcError as e:
+                log.info("notification dropped", extra={"method": method, "reason": e.message})
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
         """The whole list is one message to hooks, however many pages it came in."""
