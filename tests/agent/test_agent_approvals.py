@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from tests.agent.world import says_done, text_of, tool, world
 
-from nanobot.config.approvals import Approvals, Equals, Rule
+from nanobot.agent.input import Input
+from nanobot.builtin.system import system_server
+from nanobot.config.approvals import Approvals, Equals, Rule, StartsWith
+from nanobot.config.builtin import SYSTEM
 from nanobot.config.places import Reference
 from nanobot.llm.scripted import calls, says
 from nanobot.wire.call import Call, Caller
@@ -127,3 +130,57 @@ async def test_handing_work_to_another_agent_is_a_call_too(tmp_path: Path) -> No
         [output] = here.outputs()
     assert output.is_error
     assert "chat-with-helper" in person.asked[0]["message"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"tools": (Reference("tools", "look", "see"),), "mcp_servers": ()},
+        {"tools": (), "mcp_servers": (Reference("tools", "look", "see"),)},
+        {"tools": (Reference("tools", None, "see"),), "mcp_servers": ()},
+    ],
+)
+async def test_a_rule_is_about_the_tool_whatever_it_is_called_here(given: Any, tmp_path: Path) -> None:
+    refused = Approvals(rules=(Rule(target=Reference("tools", "look"), allow=False),))
+    steps = [calls("see", at="sea"), says("Well.")]
+    async with world(tmp_path, steps, LOOK, tool_approvals=refused, **given) as here:
+        await here.ask()
+        [output] = here.outputs()
+    assert "approval for it is refused" in text_of(output)
+
+
+async def test_an_agent_among_the_tools_is_meant_by_its_name(tmp_path: Path) -> None:
+    from nanobot.config.model import Agent
+
+    refused = Approvals(rules=(Rule(target=Reference("team/helper"), allow=False),))
+    for alias, called in ((None, "chat-with-team-helper"), ("help", "help")):
+        steps = {"main": [calls(called, prompt="Do it."), says("Well.")]}
+        tools = (Reference("team/helper", None, alias),)
+        agents = [Agent(id="team/helper")]
+        home = tmp_path / called
+        home.mkdir()
+        async with world(home, steps, agents=agents, tools=tools, tool_approvals=refused) as here:
+            await here.ask()
+            [output] = here.outputs()
+        assert "approval for it is refused" in text_of(output)
+
+
+async def test_where_no_folder_was_chosen_paths_begin_at_the_files_of_the_conversation(
+    tmp_path: Path,
+) -> None:
+    refused = Approvals(
+        rules=(
+            Rule(target=Reference(SYSTEM, "read"), allow=False, when={"file_path": StartsWith("secret/")}),
+            Rule(target=Reference(SYSTEM, "read"), allow=True),
+        )
+    )
+    call = Call(caller=Caller(session="s1"))
+    secret = tmp_path / "files" / "s1" / "secret" / "x"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("hidden")
+    server = system_server(home=tmp_path, sandbox=None, env={})
+    steps = [calls("read", file_path=str(secret)), calls("read", file_path="secret/x"), says("Well.")]
+    sources = {server.name: server}
+    async with world(tmp_path, steps, sources=sources, tool_approvals=refused) as here:
+        await here.engine.once("main", Input(text="Hello"), call=call)
+        assert ["is refused" in text_of(output) for output in here.outputs()] == [True, True]

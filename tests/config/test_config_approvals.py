@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.config.conftest import Folder
 
+from nanobot.builtin.agents import SCHEMA
+from nanobot.builtin.system import system_server
 from nanobot.config.approvals import AnyOf, ContainsAll, Equals, In, StartsWith
+from nanobot.config.builtin import ARGUMENTS, CHAT_ARGUMENTS
 from nanobot.config.places import Reference
 
 
@@ -17,10 +21,15 @@ def written(folder: Folder, rules: Any, **more: Any) -> None:
         "mcpServers": ["tracker"],
         "tools": ["mail/send:post"],
         "permissions": {"write": "deny"},
+        "agents": ["helper"],
         "toolApprovals": {"default": "approve", "rules": rules, **more},
     }
     servers = {"tracker": {"command": "none"}, "mail": {"command": "none"}, "other": {"command": "none"}}
-    document = {"agents": {"main": agent}, "mcpServers": servers, "publish": {"entrypoint": ["main"]}}
+    document = {
+        "agents": {"main": agent, "helper": {}},
+        "mcpServers": servers,
+        "publish": {"entrypoint": ["main"]},
+    }
     folder.write("nanobot.yaml", json.dumps(document))
 
 
@@ -95,6 +104,37 @@ def test_rules_of_a_later_document_come_first(folder: Folder) -> None:
         ({"tool": "bash", "allow": True, "when": {"command": {"startsWith": 1}}}, "bad-matcher", "a text"),
         ({"tool": "bash", "allow": True, "when": {"command": {"in": "x"}}}, "bad-matcher", "a list"),
         ({"tool": "bash", "allow": True, "when": {"command": {"anyOf": []}}}, "bad-matcher", "at least one"),
+        *(
+            ({"tool": "bash", "allow": allow, "when": {"command": matcher}}, "bad-matcher", words)
+            for allow in (True, False)
+            for matcher, words in (
+                ({"allOf": []}, "at least one matcher"),
+                ({"containsAll": []}, "at least one value, found an empty one"),
+                ({"in": []}, "at least one value"),
+                ({"startsWith": ""}, "fits every text"),
+                ({"contains": ""}, "fits every text"),
+                ({"matches": ""}, "fits every text"),
+                ({"matches": "(git)?"}, "fits every text"),
+                ({"matches": "(?!git)"}, "fits every text"),
+                ({"matches": ".*"}, "fits every text"),
+                ({"containsAll": ["a", ""]}, "fits every text"),
+                ({"anyOf": [{"equals": "a"}, {"startsWith": ""}]}, "fits every text"),
+            )
+        ),
+        *(
+            ({"tool": tool, "allow": allow, "when": {name: {"equals": "x"}}}, "bad-rule", words)
+            for allow in (True, False)
+            for tool, name, words in (
+                ("bash", "cmd", "'bash' has no argument 'cmd'"),
+                ("Bash", "comand", "did you mean 'command'? arguments: command, timeout"),
+                ("nanobot.system/bash", "Command", "did you mean 'command'?"),
+                ("read", "path", "arguments: file_path, offset"),
+                ("nanobot.system", "files", "has no argument 'files'"),
+                ("helper", "promt", "did you mean 'prompt'? arguments: prompt, attachments"),
+            )
+        ),
+        ({"tool": "nanobot.system/Bash", "allow": False}, "bad-rule", "did you mean 'bash'?"),
+        ({"tool": "nanobot.system/hammer", "allow": False}, "bad-rule", "has no such tool"),
         ({"tool": "bash", "allow": True, "unless": {}}, "unknown-key", "unless"),
     ],
 )
@@ -113,3 +153,26 @@ def test_the_word_for_what_no_rule_decides_is_required_and_the_only_one(folder: 
     assert folder.codes("./nanobot.yaml") == ["bad-value", "missing-key"]
     folder.write("a.yaml", "agents: {a: {toolApprovals: {rules: []}}}\npublish: {entrypoint: [a]}")
     assert folder.codes("./a.yaml") == ["missing-key"]
+
+
+@pytest.mark.anyio
+async def test_the_arguments_that_rules_may_name_are_those_of_the_tools(tmp_path: Path) -> None:
+    listed = await system_server(home=tmp_path, sandbox=None, env={}).listing("tools")
+    schemas = {tool.key: tool.definition.object()["inputSchema"] for tool in listed}
+    assert {name: list(schema["properties"]) for name, schema in schemas.items()} == {
+        name: list(arguments) for name, arguments in ARGUMENTS.items()
+    }
+    assert list(SCHEMA["properties"]) == list(CHAT_ARGUMENTS)
+
+
+def test_every_argument_of_a_built_in_tool_may_be_named(folder: Folder) -> None:
+    rules: list[Any] = [
+        {"tool": tool, "allow": False, "when": {name: {"equals": "x"} for name in names}}
+        for tool, names in ARGUMENTS.items()
+        if tool != "write"
+    ]
+    rules.append({"tool": "helper", "allow": False, "when": {"prompt": {"contains": "x"}}})
+    rules.append({"tool": "webFetch", "allow": False, "when": {"url": {"startsWith": "http:"}}})
+    rules.append({"tool": "tracker/close", "allow": False, "when": {"anything": {"equals": 1}}})
+    written(folder, rules)
+    assert len(rules_of(folder)) == len(rules)

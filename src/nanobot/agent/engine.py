@@ -79,7 +79,7 @@ class Engine:
         self._threads = threads
         briefings = Briefings(config, models, hub)
         self._briefings = HookedBriefings(briefings, hooks, config, open_guests) if hooks else briefings
-        self._gate = Gate()
+        self._gate = Gate(config.home)
         self._gauge = Gauge()
         self._slots = Slots(max_turns)
         self._now = now

@@ -101,6 +101,8 @@ def _tool(tool: Published) -> Tool:
         schema=accepted_schema(definition.get("inputSchema")),
         target=tool.server,
         read_only=object_of(definition.get("annotations")).get("readOnlyHint") is True,
+        listed_as=tool.listed_as,
+        own_name=tool.own_name,
     )
 
 

@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool as an agent is offered it. `name` is the published name; `read_only` allows parallel running."""
+    """A tool as an agent is offered it. `name` is the published name; `read_only` allows parallel running.
+
+    `listed_as` is its name without alias, `own_name` what its server calls it; "" where these are `name`.
+    """
 
     name: str
     description: str = ""
@@ -17,6 +20,8 @@ class Tool:
     target: str = ""
     target_type: Literal["tool", "agent"] = "tool"
     read_only: bool = False
+    listed_as: str = ""
+    own_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

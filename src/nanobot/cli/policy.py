@@ -68,7 +68,7 @@ def _target(tool: str, agent: Agent) -> Reference:
     server, _, name = tool.partition("/")
     if not name and (own := SYSTEM_TOOLS.get(server.lower())):
         return Reference(SYSTEM, own)
-    if not name and server not in agent.agents:
+    if not name and server not in (*agent.agents, *(one.server for one in agent.tools if not one.tool)):
         raise click.UsageError(
             f"{tool!r} is neither a built-in tool nor an agent that {agent.id!r} can ask. "
             "Write `server/tool` for a tool of a server."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from nanobot.config.approvals import (
@@ -18,14 +18,17 @@ from nanobot.config.approvals import (
     Rule,
     StartsWith,
 )
+from nanobot.config.builtin import ARGUMENTS, CHAT_ARGUMENTS, SYSTEM
 from nanobot.config.diagnostics import Place
 from nanobot.config.nodes import Entries, Items, Node, Scalar, kind_of, plain
+from nanobot.config.permissions import GRANTED
 from nanobot.config.places import Reference
 from nanobot.config.references import Known
-from nanobot.config.shapes import spellings
+from nanobot.config.shapes import nearest, spellings
 from nanobot.config.view import View
 
 LONGEST_PATTERN: Final = 1000
+_EVERYTHING: Final = "{} fits every text; leave the argument out of `when` if any value will do."
 _OPERATORS: Final = {
     spelling: operator
     for operator in (
@@ -79,7 +82,35 @@ def _rule(rule: View, known: Known, is_visible: Callable[[Reference], bool]) -> 
         hint = "name the tool as it stands in `tools`, without alias" if target.alias else ""
         place.error("bad-rule", at, message, hint)
         return None
+    if target.server == SYSTEM and target.tool is not None and target.tool not in GRANTED:
+        message = f"The rule is about {name!r}, but {SYSTEM!r} has no such tool."
+        place.error("bad-rule", at, message, _suggested(target.tool, GRANTED, "tools"))
+        return None
+    if (arguments := _arguments(target, known)) is not None:
+        _check_arguments(rule, name, arguments)
     return Rule(target=target, allow=rule.value("allow"), when=when, origin=rule.at)
+
+
+def _arguments(target: Reference, known: Known) -> Collection[str] | None:
+    """The arguments of what is called; None where only its server knows."""
+    if target.server == SYSTEM and target.tool is None:
+        return {name for names in ARGUMENTS.values() for name in names}
+    if target.server == SYSTEM and target.tool is not None:
+        return ARGUMENTS.get(target.tool)
+    return CHAT_ARGUMENTS if target.server in known.agents and target.tool is None else None
+
+
+def _check_arguments(rule: View, tool: str, arguments: Collection[str]) -> None:
+    for name, entry in rule.entries("when").items():
+        if name not in arguments:
+            message = f"{tool!r} has no argument {name[:64]!r}, so the rule would never match."
+            place = rule.place.key("when").key(name)
+            place.error("bad-rule", entry.key_at, message, _suggested(name, arguments, "arguments"))
+
+
+def _suggested(word: str, known: Collection[str], kind: str) -> str:
+    near = nearest(word, {name: name for name in known})
+    return (f"did you mean {near!r}? " if near else "") + f"{kind}: {', '.join(known)}"
 
 
 def _matcher(node: Node, place: Place) -> Matcher | None:
@@ -97,12 +128,17 @@ def _matcher(node: Node, place: Place) -> Matcher | None:
             place.error("bad-matcher", entry.key_at, message, f"operators: {_known()}")
         case "equals", _:
             return Equals(plain(operand))
+        case (("contains" | "startsWith" | "matches"), Scalar(value="")):
+            place.error("bad-matcher", operand.at, _EVERYTHING.format(f"An empty `{operator}`"))
         case "contains", _:
             return Contains(plain(operand))
-        case "in", Items():
+        case "in", Items(items=items) if items:
             return In(tuple(plain(operand)))
-        case "containsAll", Items():
-            return ContainsAll(tuple(plain(operand)))
+        case "containsAll", Items(items=items) if items:
+            if "" in (values := tuple(plain(operand))):
+                message = _EVERYTHING.format("An empty text in `containsAll`")
+                place.error("bad-matcher", operand.at, message)
+            return ContainsAll(values)
         case "startsWith", Scalar(value=str(prefix)):
             return StartsWith(prefix)
         case "matches", Scalar(value=str(pattern)):
@@ -113,8 +149,11 @@ def _matcher(node: Node, place: Place) -> Matcher | None:
             return AnyOf(whole) if operator == "anyOf" else AllOf(whole)
         case _:
             wanted = {"startsWith": "a text", "matches": "a regular expression"}.get(operator, "a list")
-            wanted = "a list of at least one matcher" if operator in ("anyOf", "allOf") else wanted
-            message = f"`{operator}` takes {wanted}, found {kind_of(operand)}."
+            if wanted == "a list":
+                what = "matcher" if operator in ("anyOf", "allOf") else "value"
+                wanted = f"a list of at least one {what}"
+            found = "an empty one" if isinstance(operand, Items) else kind_of(operand)
+            message = f"`{operator}` takes {wanted}, found {found}."
             place.error("bad-matcher", operand.at, message)
     return None
 
@@ -127,9 +166,12 @@ def _pattern(pattern: str, node: Node, place: Place) -> Matches | None:
         place.error("bad-matcher", node.at, message)
         return None
     try:
-        regex.compile(pattern)
+        compiled = regex.compile(pattern)
     except (regex.error, RecursionError, OverflowError) as e:
         place.error("bad-matcher", node.at, f"This is no regular expression: {e}.")
+        return None
+    if compiled.search("\ue000", pos=1, timeout=1) is not None:  # found in nothing, at the end of anything
+        place.error("bad-matcher", node.at, _EVERYTHING.format("This regular expression"))
         return None
     return Matches(pattern)
 

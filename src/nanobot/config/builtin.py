@@ -23,6 +23,22 @@ SYSTEM_TOOLS = {
 }
 """Tools of `nanobot.system` that `tools` may name alone, in any capitalisation."""
 
+ARGUMENTS = {
+    "bash": ("command", "timeout", "description", "workdir"),
+    "read": ("file_path", "offset", "limit", "pages"),
+    "write": ("file_path", "content"),
+    "edit": ("file_path", "old_string", "new_string", "replace_all"),
+    "glob": ("pattern", "path"),
+    "grep": (
+        *("pattern", "path", "glob", "type", "output_mode", "-A", "-B", "-C", "-n", "-i", "multiline"),
+        *("head_limit", "offset"),
+    ),
+    "todoWrite": ("todos",),
+}
+"""Tool of `nanobot.system` → its arguments, so that rules about others are found out."""
+CHAT_ARGUMENTS = ("prompt", "attachments")
+"""The arguments of a tool that talks to an agent."""
+
 RESERVED_PROVIDERS = frozenset({"demo", "scripted"})
 
 PROVIDERS: dict[str, dict[str, Any]] = {

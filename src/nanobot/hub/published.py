@@ -14,7 +14,8 @@ class Published:
     """One tool, prompt, resource or resource template as its users see it.
 
     `name` is the published name (a URI or URI template for resources); `own_name` is what `server` calls
-    it. `definition` is the MCP object with the published name in it, otherwise as the server wrote it.
+    it, and `listed_as` the name that an alias hides ("" without alias). `definition` is the MCP object with
+    the published name in it, otherwise as the server wrote it.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Published:
     definition: Payload
     is_for_models: bool = True
     """False for a tool that only the user interface of its server uses."""
+    listed_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,4 +125,4 @@ def _select(want: Wanted, kind: Kind, things: Mapping[str, Published]) -> Iterab
 def _aliased(thing: Published, alias: str | None) -> Published:
     if alias is None or alias == thing.name:
         return thing
-    return replace(thing, name=alias, definition=rename(thing.definition, alias))
+    return replace(thing, name=alias, listed_as=thing.name, definition=rename(thing.definition, alias))

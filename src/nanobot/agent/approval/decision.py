@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from nanobot.agent.approval.matching import holds, with_texts
-from nanobot.agent.approval.readings import command_readings, is_plain_enough, is_too_long, real_path
+from nanobot.agent.approval import plain
+from nanobot.agent.approval.commands import Tangled, command_readings
+from nanobot.agent.approval.matching import holds, is_meant
+from nanobot.agent.approval.readings import allows_path, refuses_path
 from nanobot.config.approvals import Approvals, Matcher, Rule
 from nanobot.config.builtin import SYSTEM
 from nanobot.config.places import Reference
@@ -24,19 +27,26 @@ _PATHS: Final = {
     "bash": "workdir",
 }
 """Built-in tool → its argument that is a path."""
+_WHOLE_FOLDER: Final = "."
+"""What a path that is not given is, where it need not be."""
+_GO_BELOW: Final = frozenset({"glob", "grep"})
+_LOOK_S: Final = 1.0
+"""How long the readings of one command line may be looked through; then the rule that refuses does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
     """A call as it would run. `server` is an agent's id when an agent is called, and `tool` then "".
 
-    `tool` is the name after renames and prefixes, without alias; `folder` is where relative paths begin.
+    `tool` is the name after renames and prefixes, without alias, and `own_name` the one before, if it is
+    another. `folder` is where relative paths begin.
     """
 
     server: str
     tool: str
     arguments: Mapping[str, Any]
     folder: Path | None = None
+    own_name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,29 +85,45 @@ def _first(approvals: Approvals, called: Called) -> Rule | None:
 
 
 def _matches(rule: Rule, called: Called) -> bool:
-    if not covers(rule.target, called.server, called.tool):
+    is_about_it = covers(rule.target, called.server, called.tool)
+    if not is_about_it and (rule.allow or not covers(rule.target, called.server, called.own_name)):
         return False
-    return all(
-        name in called.arguments and _holds(rule, matcher, name, called)
-        for name, matcher in rule.when.items()
-    )
+    return all(_holds(rule, matcher, name, called) for name, matcher in rule.when.items())
 
 
 def _holds(rule: Rule, matcher: Matcher, name: str, called: Called) -> bool:
+    is_path = called.server == SYSTEM and _PATHS.get(called.tool) == name
+    if name not in called.arguments:
+        is_default = is_path and name != "file_path" and not rule.allow
+        return is_default and _path_holds(rule, matcher, _WHOLE_FOLDER, called)
     value = called.arguments[name]
-    if called.server != SYSTEM or not isinstance(value, str):
-        return holds(matcher, value, in_doubt=not rule.allow)
-    if _PATHS.get(called.tool) == name:
-        real = real_path(value, called.folder)
-        rebased = with_texts(matcher, lambda text: real_path(text, called.folder))
+    if is_path and isinstance(value, str):
+        return _path_holds(rule, matcher, value, called)
+    if called.server == SYSTEM and called.tool == "bash" and name == "command" and isinstance(value, str):
         if rule.allow:
-            return holds(rebased, real)
-        meant = ((matcher, value), (matcher, real), (rebased, real))
-        return any(holds(one, text, in_doubt=True) for one, text in meant)
-    if called.tool == "bash" and name == "command":
+            return holds(matcher, lambda leaf: plain.covers(leaf, value))
+        return _command_is_refused(matcher, value)
+    return holds(matcher, lambda leaf: is_meant(leaf, value, in_doubt=not rule.allow))
+
+
+def _path_holds(rule: Rule, matcher: Matcher, path: str, called: Called) -> bool:
+    try:
         if rule.allow:
-            return holds(matcher, value, lambda leaf: is_plain_enough(leaf, value))
-        if is_too_long(value):  # nobody can say what it runs, so it is refused
-            return True
-        return any(holds(matcher, text, in_doubt=True) for text in dict.fromkeys(command_readings(value)))
-    return holds(matcher, value, in_doubt=not rule.allow)
+            return allows_path(matcher, path, called.folder)
+        return refuses_path(matcher, path, called.folder, goes_below=called.tool in _GO_BELOW)
+    except ValueError:  # a NUL, half a surrogate pair
+        return not rule.allow
+
+
+def _command_is_refused(matcher: Matcher, command: str) -> bool:
+    """Whether some reading of the command line is meant, or there is more of it than is looked at."""
+    until = time.monotonic() + _LOOK_S
+    try:
+        for reading in command_readings(command):
+            if holds(matcher, lambda leaf, text=reading: is_meant(leaf, text, in_doubt=True)):
+                return True
+            if time.monotonic() > until:
+                return True
+    except Tangled:
+        return True
+    return False

@@ -14,6 +14,8 @@ import msgspec
 
 from nanobot.agent.approval.decision import Called, Decision, decide
 from nanobot.agent.tools import Tool
+from nanobot.builtin.system.workspace import own_folder
+from nanobot.config.builtin import AGENTS, chat_tool
 from nanobot.config.model import Agent
 from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload, RpcError
@@ -29,14 +31,15 @@ log = logging.getLogger(__name__)
 class Gate:
     """Of one engine. Remembers which calls somebody has allowed for the rest of a conversation."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Path) -> None:
+        self._home = home
         self._allowed: OrderedDict[bytes, None] = OrderedDict()
 
     async def refusal(self, agent: Agent, tool: Tool, arguments: Mapping[str, Any], call: Call) -> str | None:
         """Why this call must not run, as the model is told; None if it may. May ask the person of `call`."""
         if agent.tool_approvals is None:
             return None
-        called = called_by(agent, tool, arguments, call.folder)
+        called = called_by(agent, tool, arguments, call.folder or own_folder(self._home, call))
         decision = decide([agent.tool_approvals], called)
         if decision.verdict == "run":
             return None
@@ -81,12 +84,14 @@ class Gate:
 
 
 def called_by(agent: Agent, tool: Tool, arguments: Mapping[str, Any], folder: Path | None) -> Called:
-    """The call as rules name it: aliases that the agent gave are undone."""
-    if tool.target_type == "agent":
-        return Called(server=tool.target, tool="", arguments=arguments, folder=folder)
-    own = {(ref.server, ref.alias): ref.tool for ref in agent.tools if ref.alias and ref.tool}
-    name = own.get((tool.target, tool.name)) or tool.name
-    return Called(server=tool.target, tool=name, arguments=arguments, folder=folder)
+    """The call as rules name it: without aliases, and an agent by its id, whichever way it was given."""
+    name = tool.listed_as or tool.name
+    server = tool.target
+    if server == AGENTS:
+        server = next((ref.server for ref in agent.tools if chat_tool(ref.server) == name), server)
+    if tool.target_type == "agent" or server != tool.target:
+        return Called(server=server, tool="", arguments=arguments, folder=folder)
+    return Called(server=server, tool=name, own_name=tool.own_name, arguments=arguments, folder=folder)
 
 
 def can_be_asked(call: Call) -> bool:

@@ -27,24 +27,15 @@ log = logging.getLogger(__name__)
 Leaf = Equals | In | StartsWith | Matches | Contains | ContainsAll
 
 
-def holds(
-    matcher: Matcher,
-    value: Any,
-    counts: Callable[[Leaf], bool] = lambda _: True,
-    *,
-    in_doubt: bool = False,
-) -> bool:
-    """Whether `value` is meant. A leaf of `matcher` for which `counts` says no never holds.
-
-    `in_doubt` is what a regular expression comes to that has not ended in time: True for a rule that refuses.
-    """
+def holds(matcher: Matcher, leaf_holds: Callable[[Leaf], bool]) -> bool:
+    """Whether `matcher` holds if those of its leaves do for which `leaf_holds` says so."""
     match matcher:
         case AnyOf(matchers):
-            return any(holds(one, value, counts, in_doubt=in_doubt) for one in matchers)
+            return any(holds(one, leaf_holds) for one in matchers)
         case AllOf(matchers):
-            return all(holds(one, value, counts, in_doubt=in_doubt) for one in matchers)
+            return all(holds(one, leaf_holds) for one in matchers)
         case _:
-            return counts(matcher) and _leaf_holds(matcher, value, in_doubt)
+            return leaf_holds(matcher)
 
 
 def with_texts(matcher: Matcher, change: Callable[[str], str]) -> Matcher:
@@ -77,7 +68,11 @@ def same(a: Any, b: Any) -> bool:
     return isinstance(a, str) and a == b
 
 
-def _leaf_holds(leaf: Leaf, value: Any, in_doubt: bool) -> bool:
+def is_meant(leaf: Leaf, value: Any, *, in_doubt: bool) -> bool:
+    """Whether `value` is meant by `leaf`.
+
+    `in_doubt` is what a regular expression comes to that has not ended in time: True for a rule that refuses.
+    """
     match leaf:
         case Equals(wanted):
             return same(value, wanted)
@@ -107,16 +102,6 @@ def _is_found(pattern: str, text: str, in_doubt: bool) -> bool:
     except TimeoutError:
         log.warning("a regular expression of a rule took too long", extra={"pattern": pattern[:100]})
         return in_doubt
-
-
-def is_whole_match(pattern: str, text: str) -> bool:
-    """Whether the expression is about all of `text`; not, if it takes too long to tell."""
-    import regex  # see `config.build_approvals`
-
-    try:
-        return regex.fullmatch(pattern, text, timeout=PATTERN_S) is not None
-    except TimeoutError:
-        return False
 
 
 def _is_list(value: Any) -> bool:

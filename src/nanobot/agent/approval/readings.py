@@ -1,109 +1,64 @@
-"""What an argument really says: where a path leads, and which commands a command line runs.
+"""Where a path leads, however it is spelled.
 
-A rule that allows must not be talked round, so it sees one strict reading. A rule that refuses must not be
-dodged, so it sees every reading there is.
+A rule that allows sees one strict reading of a path: where it leads. A rule that refuses sees every reading
+there is, and what a tool finds below it.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import shlex
-from collections.abc import Iterator
+import unicodedata
 from pathlib import Path
-from typing import Final
 
-from nanobot.agent.approval.matching import Leaf, is_whole_match
-from nanobot.config.approvals import Contains, ContainsAll, Matches, StartsWith
-
-SHELL_SIGNS: Final = ("\n", ";", "&", "|", "`", "$(", "<", ">")
-"""What can make a command line run something besides the command it begins with."""
-_DEEPEST: Final = 3
-LONGEST: Final = 4000
-"""Characters of a command line that can be taken apart; a longer one is refused by any rule that refuses."""
-MOST_WORDS: Final = 400
-_WRAPPING: Final = 24
-"""So many words of a simple command may belong to others that run it."""
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_BLANK: Final = re.compile(r"\$\{IFS[^}]*\}|\$IFS\b")
+from nanobot.agent.approval.matching import holds, is_meant, with_texts
+from nanobot.config.approvals import AllOf, AnyOf, Equals, In, Matcher, StartsWith
 
 
-def real_path(text: str, folder: Path | None) -> str:
+def allows_path(matcher: Matcher, path: str, folder: Path | None) -> bool:
+    """Whether the place that `path` leads to is meant. Raises `ValueError` for what can be no path."""
+    real = _real(path, folder)
+    return holds(_rebased(matcher, folder), lambda leaf: is_meant(leaf, real, in_doubt=False))
+
+
+def refuses_path(matcher: Matcher, path: str, folder: Path | None, *, goes_below: bool) -> bool:
+    """Whether `path` is meant in any spelling, or leads to a folder whose inside is meant.
+
+    `goes_below`: the tool works on everything below the path. Raises `ValueError` for what can be no path.
+    """
+    real, rebased = _real(path, folder), _rebased(matcher, folder)
+    folded = with_texts(rebased, _folded)
+    readings = [(matcher, path), (matcher, real), (rebased, real), (folded, _folded(real))]
+    return any(
+        holds(one, lambda leaf, text=text: is_meant(leaf, text, in_doubt=True))
+        for one, whole in readings
+        for text in (whole, whole.rstrip("/") or "/", whole.rstrip("/") + "/")
+    ) or (goes_below and _lies_below(folded, _folded(real).rstrip("/") + "/"))
+
+
+def _lies_below(matcher: Matcher, folder: str) -> bool:
+    """Whether something in `folder` is meant. Expressions and parts of a path do not say where."""
+    match matcher:
+        case AnyOf(matchers) | AllOf(matchers):
+            return any(_lies_below(one, folder) for one in matchers)
+        case StartsWith(text) | Equals(str(text)):
+            return text.startswith(folder)
+        case In(values):
+            return any(isinstance(value, str) and value.startswith(folder) for value in values)
+        case _:
+            return False
+
+
+def _rebased(matcher: Matcher, folder: Path | None) -> Matcher:
+    """With the paths it names as they lead; `~` in a rule is the home of whoever runs this."""
+    return with_texts(matcher, lambda text: _real(os.path.expanduser(text), folder))
+
+
+def _real(text: str, folder: Path | None) -> str:
     """Absolute, without `..` and links. A `/` at the end stays: as a prefix it means something."""
     path = os.path.realpath(os.path.join(folder or Path.cwd(), text))
     return path + "/" if text.endswith("/") and not path.endswith("/") else path
 
 
-def is_plain_enough(leaf: Leaf, command: str) -> bool:
-    """Whether `leaf` may allow this command line, which it only knows in part.
-
-    Every sign by which a shell runs more than one command must stand in the rule as well. A regular
-    expression must then be about the whole line, and have the sign in it behind a backslash: `a|b` is not
-    about a pipe, and what is ruled out by `[^\\;]` in one place may follow in another.
-    """
-    signs = [sign for sign in SHELL_SIGNS if sign in command]
-    match leaf:
-        case StartsWith(text) | Contains(str(text)):
-            known = [text]
-        case ContainsAll(values):
-            known = [text for text in values if isinstance(text, str)]
-        case Matches(pattern):
-            return not signs or (
-                all(_is_escaped_in(pattern, sign) for sign in signs) and is_whole_match(pattern, command)
-            )
-        case _:
-            return True
-    return not any(not any(sign in text for text in known) for sign in signs)
-
-
-def is_too_long(command: str) -> bool:
-    """Whether there is more in a command line than is looked at."""
-    return len(command) > LONGEST or len(command.split()) > MOST_WORDS
-
-
-def command_readings(command: str, depth: int = 0) -> Iterator[str]:
-    """The command line as written, with its quoting undone, and each command in it, also nested ones."""
-    yield command
-    if depth >= _DEEPEST:
-        return
-    words = _words(command)
-    yield " ".join(words)
-    for simple in _simple_commands(words):
-        while simple and _ASSIGNMENT.match(simple[0]):
-            simple = simple[1:]
-        if not simple:
-            continue
-        yield " ".join(simple)
-        yield " ".join([simple[0].rpartition("/")[2], *simple[1:]])
-        for start in range(1, len(simple)):
-            if " " in simple[start]:
-                yield from command_readings(simple[start], depth + 1)
-            if start <= _WRAPPING:  # behind `sudo -u me`, `timeout 5`, `env A=1`, `xargs -n 1` and their like
-                yield " ".join(simple[start:])
-
-
-def _is_escaped_in(pattern: str, sign: str) -> bool:
-    return "\\n" in pattern if sign == "\n" else all(f"\\{c}" in pattern for c in sign)
-
-
-def _words(command: str) -> list[str]:
-    text = _BLANK.sub(" ", command.replace("\\\n", "")).replace("\n", " ; ")
-    text = text.replace("$(", " ; ").replace("`", " ; ")
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|<>()")
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    try:
-        return list(lexer)
-    except ValueError:  # a quote that is never closed
-        return re.sub(r"[\"'\\]", "", text).split()
-
-
-def _simple_commands(words: list[str]) -> Iterator[list[str]]:
-    simple: list[str] = []
-    for word in words:
-        if word and all(c in ";&|<>(){}!" for c in word):
-            yield simple
-            simple = []
-        else:
-            simple.append(word)
-    yield simple
+def _folded(path: str) -> str:
+    """Equal for two spellings that some file systems take for one: case, and how accents are composed."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())

@@ -57,12 +57,17 @@ class Workspaces:
     def of(self, call: Call) -> Workspace:
         """The workspace of a call. Its own folder `<home>/files/<conversation>` is made if it is missing."""
         conversation = _conversation(call)
-        own = files_of(self.home, conversation)
+        own = own_folder(self.home, call)
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        own_folder = Folder(own.resolve())
-        if call.folder is None or call.folder.resolve() == own_folder.path:
-            return Workspace(conversation, own_folder, own_folder)
-        return Workspace(conversation, Folder(call.folder.resolve(), self.closed), own_folder)
+        kept = Folder(own.resolve())
+        if call.folder is None or call.folder.resolve() == kept.path:
+            return Workspace(conversation, kept, kept)
+        return Workspace(conversation, Folder(call.folder.resolve(), self.closed), kept)
+
+
+def own_folder(home: Path, call: Call) -> Path:
+    """Where the tools of a call keep files, and work unless another folder was chosen."""
+    return files_of(home, _conversation(call))
 
 
 def _conversation(call: Call) -> str:
