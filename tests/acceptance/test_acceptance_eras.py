@@ -196,9 +196,12 @@ async def test_updates_reach_who_follows_the_resource_and_no_others(
 ) -> None:
     news = News()
     async with between(tmp_path, client, server, carrier, message_handler=news) as connected:
+        await connected.list_tools()
         async with following(connected, client, news, "news://paper"):
             followed = said(await connected.call_tool("print_news", {}))
             await news.until("notifications/resources/updated news://paper")
+            await connected.call_tool("grow", {})  # its news takes the same way, after all the rest
+            await news.until("notifications/tools/list_changed")
         assert followed == ("news://paper" if server == "legacy" else "")
         assert not any("gazette" in one for one in news.heard)
         with anyio.fail_after(30):

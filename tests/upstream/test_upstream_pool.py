@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from tests.upstream.world import PEERS, SANDBOX, pooled, probe, until
+from tests.wire.http_peer import Answer, Asked, Peer, answer, serving
 
-from nanobot.config.model import SandboxSettings
+from nanobot.config.model import McpServer, SandboxSettings
 from nanobot.errors import Busy
 from nanobot.upstream.pool import Pool
 from nanobot.wire.call import Call, Caller
@@ -137,19 +139,28 @@ async def test_a_session_that_ends_lets_its_calls_end_first(tmp_path: Path) -> N
 
 
 async def test_a_session_that_ends_during_its_first_request_takes_its_connection_along() -> None:
-    async with pooled(probe()) as pools:
-        pool = pools["probe"]
-        for moments in range(4):
-            level = Payload.of({"level": "debug"})  # which a new connection is told before anything else
-            await pool.request("logging/setLevel", level, of("a", "s"))
-            async with anyio.create_task_group() as group:
-                group.start_soon(pid, pool, of("a", "s"))
-                for _ in range(moments):
-                    await anyio.lowlevel.checkpoint()
-                pool.end("a", "s")
+    asked_for_level, go_on = anyio.Event(), anyio.Event()
+
+    async def logging(asked: Asked) -> Answer:
+        if asked.method == "initialize":
+            about: dict[str, Any] = {"capabilities": {"logging": {}}, "serverInfo": {}}
+            return answer(asked, {"protocolVersion": "2025-11-25", **about})
+        if asked.method == "logging/setLevel":
+            asked_for_level.set()
+            await go_on.wait()
+        return None
+
+    peer = Peer(logging)
+    async with serving(peer) as url, pooled(McpServer(name="far", url=url)) as pools:
+        pool = pools["far"]
+        await pool.ready(Caller(account="a"))  # a connection that the session is given
+        await pool.request("logging/setLevel", Payload.of({"level": "debug"}), of("a", "s"))
+        async with anyio.create_task_group() as group:
+            group.start_soon(pool.request, "tools/call", Payload.of({"name": "work"}), of("a", "s"))
+            await asked_for_level.wait()  # before anything else is sent over it
             pool.end("a", "s")
-            assert await pid(pool, of("a", "s"))
-            pool.end("a", "s")
+            go_on.set()
+        assert peer.times("tools/call") == 1
         await until(lambda: pool.state().connections == 0)
 
 
