@@ -91,6 +91,7 @@ async def open_app(
     extra_sources: Mapping[str, Source] | None = None,
     roots: Sequence[Root] = (),
     lists_anew: bool = False,
+    shows_apps: bool = False,
 ) -> AsyncGenerator[App]:
     """Everything above the wire, running. Upstreams connect in the background: nothing here waits for one.
 
@@ -100,6 +101,7 @@ async def open_app(
     can come back there after logging in to a server.
     With `lists_anew` tools are listed again before each call of one by a client.
     `roots` are shown to MCP servers after those of the client.
+    `shows_apps`: our own page shows the user interfaces of tools, which servers are told.
     `extra_sources` stand in for configured servers of the same name: how a program brings tools of its own.
     """
     try:
@@ -130,7 +132,11 @@ async def open_app(
         hooks = Hooks(config, http, audit=note_hooks)
 
         def connect(
-            server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+            server: McpServer,
+            account: str,
+            last_era: Era | None,
+            continuation: Continuation | None,
+            with_apps: bool,
         ) -> Upstream:
             return Upstream(
                 server,
@@ -145,10 +151,15 @@ async def open_app(
                 oauth=oauth,
                 exchange=exchange,
                 checkpoint=hooks.checkpoint(server, account),
+                shows_apps=with_apps,
             )
 
         def connect_guest(
-            server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+            server: McpServer,
+            account: str,
+            last_era: Era | None,
+            continuation: Continuation | None,
+            with_apps: bool,
         ) -> Upstream:
             """Without anything of ours: variables, logins and memories are for trusted servers."""
             return Upstream(
@@ -162,7 +173,7 @@ async def open_app(
             )
 
         servers = [s for s in config.mcp_servers.values() if not s.builtin and s.name not in extra]
-        upstreams = Pools(servers, connect, sessions=config.sessions)
+        upstreams = Pools(servers, connect, sessions=config.sessions, shows_apps=shows_apps)
         system = system_server(home=config.home, sandbox=sandbox, env=config.env)
         agents = agent_server(config)
         sources = {**upstreams, system.name: system, agents.name: agents, **extra}

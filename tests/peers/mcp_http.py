@@ -53,7 +53,7 @@ class HttpClient:
 
     def request(self, method: str, params: Any = None) -> Reply:
         self._ids += 1
-        message = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params or {}}
+        message: Any = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params or {}}
         return self.post(json.dumps(message).encode())
 
     def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:

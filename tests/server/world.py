@@ -152,7 +152,7 @@ async def served(
     """Everything running on loopback, on a free port if none is given."""
     async with model_server() as model, open_http() as client:
         async with (
-            open_app(adjust(configured(home, model, settings, first, auth))) as app,
+            open_app(adjust(configured(home, model, settings, first, auth)), shows_apps=ui) as app,
             task_group() as group,
         ):
             started: list[str] = []

@@ -31,7 +31,9 @@ pytestmark = pytest.mark.anyio
 async def pool_of(one: World, *, sharing: Sharing = "session") -> AsyncGenerator[Pool]:
     """Connections of many to the server of `one`."""
 
-    def connect(server: McpServer, account: str, era: Era | None, rest: Continuation | None) -> Upstream:
+    def connect(
+        server: McpServer, account: str, era: Era | None, rest: Continuation | None, with_apps: bool
+    ) -> Upstream:
         return Upstream(
             server, http=one.http, env={}, version="1", account=account, oauth=one.client, backoff_s=(0.01,)
         )

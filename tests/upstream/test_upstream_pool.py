@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from nanobot.config.model import McpServer, SandboxSettings
 from nanobot.errors import Busy
 from nanobot.upstream.pool import Pool
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.extensions import SHOWS_APPS
 from nanobot.wire.rpc import Payload
 
 pytestmark = pytest.mark.anyio
@@ -233,3 +235,20 @@ async def test_what_a_server_keeps_on_disk_is_seen_by_its_processes_for_the_same
         assert await run(pool, kept + "result = f.exists()", of("b")) is False
         assert await run(pool, kept + "result = f.read_text()", of("a")) == "of a"
         assert await run(pool, kept + "result = f.exists()", of()) is False
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+async def test_a_server_is_told_of_apps_if_the_client_shows_them(protocol: Any) -> None:
+    peer = str(PEERS / "app_server.py")
+    server = McpServer(name="clock", command=sys.executable, args=(peer,), sandbox=None, protocol=protocol)
+    async with pooled(server) as pools:
+        pool = pools["clock"]
+        await pool.listing("tools")  # for nobody in particular
+        for session, capabilities, told in (
+            ("one", {"extensions": SHOWS_APPS}, "yes"),
+            ("two", {}, "no"),
+        ):
+            call = Call(caller=Caller(session=session, era=protocol, capabilities=capabilities))
+            answer = await pool.request("tools/call", Payload.of({"name": "declared"}), call)
+            assert answer.object()["content"][0]["text"] == told
+        assert pool.state(None).connections == 2

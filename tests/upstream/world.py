@@ -101,7 +101,11 @@ async def pooled(
             launcher = Launcher(sandbox=SANDBOX, home=home or Path(temporary))
 
             def connect(
-                server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+                server: McpServer,
+                account: str,
+                last_era: Era | None,
+                continuation: Continuation | None,
+                with_apps: bool,
             ) -> Upstream:
                 return Upstream(
                     server,
@@ -112,6 +116,7 @@ async def pooled(
                     last_era=last_era,
                     continuation=continuation,
                     launcher=launcher,
+                    shows_apps=with_apps,
                 )
 
             pools = Pools(servers, connect, sessions=SessionSettings(), clock=clock)

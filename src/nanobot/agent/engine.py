@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.to_thread
@@ -24,6 +24,7 @@ from nanobot.agent.conversation import Conversation
 from nanobot.agent.handles import Attachment, OnEvent, Turn
 from nanobot.agent.input import Input, user_message
 from nanobot.agent.slots import Slots
+from nanobot.agent.tools import Tool
 from nanobot.agent.transcript import Unstored
 from nanobot.agent.turn import TurnRun
 from nanobot.agent.turn_hooks import HookedBriefings
@@ -195,6 +196,14 @@ class Engine:
                 yield attachment
             finally:
                 attachment.detach()
+
+    async def refusal(self, agent: str, tool: Tool, arguments: Mapping[str, Any], call: Call) -> str | None:
+        """Why a call that nobody's turn makes must not run in the thread of `agent`; None if it may.
+
+        What the approvals of that agent say counts as in its turns: the person of `call` may be asked.
+        Raises `NotFound` for an unknown agent.
+        """
+        return await self._gate.refusal(self._agent(agent), tool, arguments, call)
 
     def stop(self, thread_id: str, reason: str = "") -> bool:
         """Stop the running turn and drop those that wait. Whether there was one.

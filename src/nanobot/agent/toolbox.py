@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from nanobot.agent.schemas import accepted_schema
@@ -10,6 +11,7 @@ from nanobot.agent.tools import Tool, ToolResult
 from nanobot.config.builtin import chat_tool
 from nanobot.config.model import Agent
 from nanobot.errors import ToolNotFound
+from nanobot.hub.apps import SCHEME, app_of
 from nanobot.hub.published import Listing, Published
 from nanobot.llm.model import ToolSet, ToolSpec
 from nanobot.llm.tool_names import wire_names
@@ -18,6 +20,11 @@ from nanobot.wire.call import Call
 from nanobot.wire.rpc import Payload
 
 _LONGEST_DESCRIPTION: Final = 4000
+APP: Final = "ai.nanobot.meta/app"
+"""Mark of a result whose tool comes with a user interface: its `uri`, the server's own name of the
+`tool`, and the `agent` that called it."""
+
+log = logging.getLogger(__name__)
 
 CONSULT_SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -64,6 +71,7 @@ class Toolbox:
     ) -> None:
         self._hub = hub
         self._published = {tool.name: tool for tool in listing.items if visible(tool)}
+        self._apps = dict(_apps(self._published.values()))
         tools = {name: _tool(tool) for name, tool in self._published.items()}
         tools |= {tool.name: tool for tool in map(_consult, colleagues)}
         self.named: Mapping[str, Tool] = {name: tools[name] for name in sorted(tools)}
@@ -89,8 +97,17 @@ class Toolbox:
             content=answer.get("content") or [],
             is_error=bool(answer.get("isError")),
             structured=answer.get("structuredContent"),
-            meta=answer.get("_meta"),
+            meta=self._meta(name, answer.get("_meta"), call),
         )
+
+    def _meta(self, name: str, given: Mapping[str, Any] | None, call: Call) -> Mapping[str, Any] | None:
+        """`_meta` of a result, in which the mark of an app is ours alone."""
+        app = self._apps.get(name)
+        if app is None and (given is None or APP not in given):
+            return given
+        kept = {key: value for key, value in object_of(given).items() if key != APP}
+        mark = {} if app is None else {APP: {**app, "agent": call.agents[-1] if call.agents else ""}}
+        return {**kept, **mark}
 
 
 def _tool(tool: Published) -> Tool:
@@ -104,6 +121,17 @@ def _tool(tool: Published) -> Tool:
         listed_as=tool.listed_as,
         own_name=tool.own_name,
     )
+
+
+def _apps(tools: Iterable[Published]) -> Iterable[tuple[str, Mapping[str, str]]]:
+    """The marks of the tools that come with a user interface."""
+    for tool in tools:
+        uri = app_of(tool.definition)
+        if uri.startswith(SCHEME):
+            yield tool.name, {"uri": uri, "tool": tool.own_name}
+        elif uri:
+            fields = {"server": tool.server, "tool": tool.own_name, "uri": uri[:200]}
+            log.warning("a tool's user interface is no ui:// resource and is not shown", extra=fields)
 
 
 def _consult(agent: Agent) -> Tool:

@@ -139,7 +139,7 @@ async def _over_http(
     check_listen_address(host, is_protected=is_protected(config))
     listener = open_listener(host, port)  # a busy port ends the program before anything is started
     async with (
-        open_app(config, own_port=listener.port, roots=roots, lists_anew=lists_anew) as app,
+        open_app(config, own_port=listener.port, roots=roots, lists_anew=lists_anew, shows_apps=ui) as app,
         open_audit(audit, app.http, config.home) as audit_log,
     ):
         app.check_models()

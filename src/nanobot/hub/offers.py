@@ -7,13 +7,13 @@ from typing import Final
 
 from nanobot.config.places import Reference
 from nanobot.errors import LoginRequired
-from nanobot.hub.apps import shows_apps
 from nanobot.hub.hub import Hub
 from nanobot.hub.pages import Pages
 from nanobot.hub.published import Listing, Offer, Published
 from nanobot.hub.uri_template import UriTemplate
 from nanobot.hub.views import View
 from nanobot.wire.call import Caller
+from nanobot.wire.extensions import shows_apps
 from nanobot.wire.parameter_headers import MARK, Places, places_in
 from nanobot.wire.rpc import Payload
 from nanobot.wire.source import Kind

@@ -14,7 +14,6 @@ from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config
 from nanobot.config.places import Reference
 from nanobot.errors import ConfigError
-from nanobot.hub.apps import shows_apps
 from nanobot.hub.followed import Followed
 from nanobot.hub.hub import MAX_ACCOUNTS, Hub, is_forwarded, object_text
 from nanobot.hub.offers import Offers
@@ -26,7 +25,7 @@ from nanobot.hub.relay import introduce, lone_server
 from nanobot.hub.variables import check_variables
 from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
-from nanobot.wire.extensions import SHOWS_APPS
+from nanobot.wire.extensions import SHOWS_APPS, shows_apps
 from nanobot.wire.notifications import ROOTS_CHANGED
 from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (

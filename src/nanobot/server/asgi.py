@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nanobot.agent.engine import Engine
 from nanobot.config.model import Config
+from nanobot.server.apps import AppsApi
 from nanobot.server.auth.assembly import Authentication
 from nanobot.server.browser import BrowserApi
 from nanobot.server.event_stream import Closing
@@ -32,6 +33,7 @@ from nanobot.upstream.oauth.registration import DOCUMENT_PATH
 from nanobot.wire.server_sse import PATHS as SSE_PATHS
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_is_app_path = re.compile(r"/api/apps/[^/]+").fullmatch
 _is_mcp_path = re.compile(rf"/mcp(/|/ui|/chat|/{_UUID})?", re.IGNORECASE).fullmatch
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,11 @@ log = logging.getLogger(__name__)
 def is_mcp(method: str, path: str) -> bool:
     """Whether a request is for the MCP endpoint."""
     return (path == "/" and method == "POST") or _is_mcp_path(path) is not None
+
+
+def is_app(method: str, path: str) -> bool:
+    """Whether a request is what an MCP App asks of its server."""
+    return method == "POST" and _is_app_path(path) is not None
 
 
 def build_application(
@@ -52,6 +59,7 @@ def build_application(
     closing: Closing,
     giving_up: Closing,
     callback: OAuthCallback,
+    apps: AppsApi,
     ui: bool = True,
     health_path: str = HEALTH_PATH,
     metrics: Metrics | None = None,
@@ -64,7 +72,8 @@ def build_application(
     `endpoint` answers MCP; `callback` is where people come back to after logging in to an MCP server.
     `closing` ends the event streams that watch threads when the program stops, `giving_up` those of turns
     that are under way, when there is no more time for them.
-    Without `ui` there are neither pages nor those streams. `health_path` is a second path for health.
+    Without `ui` there are neither pages nor those streams nor `apps`.
+    `health_path` is a second path for health.
     `browser` shows the browser beside us. `sse` answers clients of the older HTTP+SSE transport.
     Without `authentication` whoever passes the gate may use everything.
     """
@@ -72,6 +81,7 @@ def build_application(
         endpoint,
         threads=ThreadsApi(engine, config, giving_up),
         events=EventsApi(engine, closing) if ui else None,
+        apps=apps if ui else None,
         status=status,
         health=health,
         health_path=health_path,
@@ -96,6 +106,7 @@ class Router:
         *,
         threads: ThreadsApi,
         events: EventsApi | None,
+        apps: AppsApi | None,
         status: StatusApi,
         health: HealthCheck,
         health_path: str,
@@ -108,6 +119,7 @@ class Router:
         self._endpoint = endpoint
         self._threads = threads
         self._events = events
+        self._apps = apps
         self._status = status
         self._health = health
         self._metrics = metrics
@@ -153,6 +165,12 @@ class Router:
                 return {"GET": threads.listing, "POST": threads.create}
             case ["api", "events", id] if id and self._events:
                 return {"GET": partial(self._events.watch, thread_id=id)}
+            case ["api", "threads", id, "apps"] if id and self._apps:
+                return {"POST": partial(self._apps.open, thread_id=id)}
+            case ["api", "apps", ticket] if ticket and self._apps:
+                return {"POST": partial(self._apps.act, ticket=ticket)}
+            case ["mcp-app", ticket] if ticket and self._apps:
+                return {"GET": partial(self._apps.show, ticket=ticket)}
             case ["api", "version"]:
                 return {"GET": status.version}
             case ["api", "agents"]:

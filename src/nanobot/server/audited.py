@@ -102,7 +102,8 @@ class Audited:
         else:
             call_type = "sse/stream" if method == "GET" else "session/delete"
         name = request.identifier()
-        account = passing.scope.get("state", {}).get("account", "")
+        state = passing.scope.get("state", {})
+        server = self._server_of(request.method, name, state.get("account", "")) if name else ""
         self._log.record(
             callType=call_type,
             callIdentifier=name,
@@ -112,7 +113,7 @@ class Audited:
             responseHeaders=shown_headers(passing.headers),
             error=secrecy.hide(error or fault)[:MAX_ERROR],
             processingTimeMs=round((time.monotonic() - started) * 1000),
-            server=self._server_of(request.method, name, account) if name else "",
+            server=state.get("server") or server,
             responseStatus=passing.status,
             traceID=trace_id,
             **hook_fields(passing.hooks, self._log.bodies, secrecy),

@@ -27,7 +27,7 @@ PAGE_HEADERS: Final[tuple[Header, ...]] = (
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-        b"connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+        b"connect-src 'self'; frame-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
         b"frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; "
         b"trusted-types 'none'",
     ),

@@ -27,7 +27,9 @@ from nanobot.hub.audit.log import AuditLog
 from nanobot.hub.hub import Hub
 from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
-from nanobot.server.asgi import build_application, is_mcp
+from nanobot.server.app_tickets import Tickets
+from nanobot.server.apps import AppsApi
+from nanobot.server.asgi import build_application, is_app, is_mcp
 from nanobot.server.auth.assembly import Authentication, is_protected
 from nanobot.server.browser import BrowserApi, BrowserSettings
 from nanobot.server.event_stream import Closing
@@ -143,10 +145,11 @@ async def serve_on(
     metrics = Metrics(servers=parts.upstreams.states, load=load, audit=audit) if with_metrics else None
     service = parts.service if metrics is None else MeasuredService(parts.service, metrics)
     store = parts.store
+    sealer = await to_thread.run_sync(store.sealer)
     home = Home(
         sessions=store.mcp_sessions,
         tasks=store.mcp_tasks,
-        key=await to_thread.run_sync(lambda: store.sealer().derive("request states")),
+        key=sealer.derive("request states"),
         process=store.processes.own,
         is_alive=store.processes.is_alive,
         has_thread=parts.engine.has_thread,
@@ -180,6 +183,7 @@ async def serve_on(
         closing=closing,
         giving_up=giving_up,
         callback=OAuthCallback(parts.oauth),
+        apps=AppsApi(parts.engine, parts.hub, Tickets(sealer)),
         ui=ui,
         health_path=health_path,
         metrics=metrics,
@@ -232,11 +236,11 @@ async def serve_on(
 
 
 def audited(application: ASGIApp, log: AuditLog, publisher: Publisher, *, with_sse: bool = False) -> ASGIApp:
-    """`application` with every exchange at the MCP endpoint noted in `log`."""
+    """`application` with every exchange at the MCP endpoint, and what MCP Apps ask for, noted in `log`."""
     from nanobot.server.audited import Audited
 
     def is_noted(method: str, path: str) -> bool:
-        return is_mcp(method, path) or (with_sse and path in SSE_PATHS)
+        return is_mcp(method, path) or is_app(method, path) or (with_sse and path in SSE_PATHS)
 
     return Audited(application, log, is_mcp=is_noted, server_of=publisher.server_of)
 

@@ -67,6 +67,7 @@ from nanobot.wire.client_duplex import open_duplex
 from nanobot.wire.client_http import HttpConnection
 from nanobot.wire.client_sse import open_remote
 from nanobot.wire.continuation import Continuation
+from nanobot.wire.extensions import SHOWS_APPS
 from nanobot.wire.following import Following
 from nanobot.wire.http_reply import Refused, Unauthorized
 from nanobot.wire.notifications import (
@@ -135,6 +136,7 @@ class Upstream:
     remote one to go on with.
     Without a `launcher` only what is not to be confined can be started, without `oauth` nobody can log in.
     Handshakes and pings pass `checkpoint`; a server that it denies is not asked again.
+    `shows_apps`: people here see the user interfaces that tools come with.
     """
 
     def __init__(
@@ -154,6 +156,7 @@ class Upstream:
         checkpoint: Checkpoint | None = None,
         backoff_s: Sequence[float] = BACKOFF_S,
         now: Callable[[], float] = time.time,
+        shows_apps: bool = False,
     ) -> None:
         self.state = UpstreamState(name=server.name, kind="http" if server.url else "stdio", since=now())
         self._server = server
@@ -164,6 +167,8 @@ class Upstream:
         offered = CAPABILITIES
         if server.sampling == "off":
             offered = {name: value for name, value in offered.items() if name != "sampling"}
+        if shows_apps:
+            offered = {**offered, "extensions": SHOWS_APPS}
         self._hello = Hello(
             version=version,
             capabilities=offered,

@@ -28,6 +28,7 @@ from nanobot.watchers import Watchers
 from nanobot.wire.call import EVERYBODY, NOBODY, Audience, Call, Caller
 from nanobot.wire.client import Connected
 from nanobot.wire.continuation import Continuation
+from nanobot.wire.extensions import shows_apps
 from nanobot.wire.notifications import PREFIX
 from nanobot.wire.peer import LEVELS
 from nanobot.wire.rpc import EMPTY, INVALID_PARAMS, Payload, RpcError
@@ -45,8 +46,9 @@ _USEFUL: Final = ("ready", "starting", "auth_required", "backoff", "failed", "id
 """States, the one that says most of a server with several connections first."""
 
 
-Connect = Callable[[str, Era | None, Continuation | None], Upstream]
-"""Makes a connection for an account to a server that spoke this era before, to go on with a session there."""
+Connect = Callable[[str, Era | None, Continuation | None, bool], Upstream]
+"""Makes a connection for an account to a server that spoke this era before, to go on with a session there; at
+last, whether it is for somebody who can see the user interfaces of tools."""
 
 
 class Holds(Protocol):
@@ -65,6 +67,7 @@ class Member:
     account: str
     session: str | None
     used_at: float
+    with_apps: bool = False
     busy: int = 0
     has_ended: bool = False
     """Its session has; it is closed when what runs on it is done."""
@@ -100,15 +103,18 @@ class Pool:
         holds: Holds,
         idle_s: float,
         most: int,
+        shows_apps: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`connect` makes a connection for an account; there are at most `most` at once. One that is not held
-        and not used for `idle_s` seconds is closed; one that everybody shares never is."""
+        and not used for `idle_s` seconds is closed; one that everybody shares never is. `shows_apps`: whoever
+        asks sees the user interfaces of tools."""
         self._server = server
         self._connect = connect
         self._holds = holds
         self._idle_s = idle_s
         self._most = most
+        self._page_shows_apps = shows_apps
         self._clock = clock
         self._accounts: dict[str, _Account] = {}
         self._count = 0
@@ -116,7 +122,7 @@ class Pool:
         self._room = anyio.Event()
         self._restarts = 0
         """Of connections that are no more."""
-        self._last = connect("", None, None).state
+        self._last = connect("", None, None, False).state
         self._continuations: dict[tuple[str, str], Continuation] = {}
         self._watchers = Watchers[Kind, str]()
         self._listeners = Watchers[str, Payload, Audience]()
@@ -158,7 +164,7 @@ class Pool:
         if member is None:
             if method in WITHDRAWALS or method.startswith(PREFIX):
                 return EMPTY  # the connection it was about is closed, or was never there
-            member = await self._claim(account, session)
+            member = await self._claim(account, session, self._shows_apps(call.caller))
         member.busy += 1  # as `_using` does, without its costs; before any wait, or it could be closed
         try:
             if is_new:
@@ -171,12 +177,12 @@ class Pool:
             self._release(member)
 
     async def listing(self, kind: Kind, caller: Caller = NOBODY) -> Sequence[Entry]:
-        with self._using(await self._reader(self._account(caller), kind)) as upstream:
+        with self._using(await self._reader(caller, kind)) as upstream:
             return await upstream.listing(kind, caller)
 
     async def ready(self, caller: Caller) -> Connected:
         """What the server says of itself to the account of `caller`. Raises `UpstreamUnavailable`, `Busy`."""
-        with self._using(await self._reader(self._account(caller))) as upstream:
+        with self._using(await self._reader(caller)) as upstream:
             return await upstream.ready(caller)
 
     def watch(self, changed: Changed) -> Callable[[], None]:
@@ -289,10 +295,15 @@ class Pool:
             case "global":
                 return "", ""
 
+    def _shows_apps(self, caller: Caller) -> bool:
+        """Whether a connection of `caller` is for somebody who sees apps; one for several people promises
+        what our own page can do and no more."""
+        return self._page_shows_apps or (self._server.sharing == "session" and shows_apps(caller))
+
     def _account(self, caller: Caller) -> str:
         return caller.account if self.is_personal else ""
 
-    async def _claim(self, account: str, session: str) -> Member:
+    async def _claim(self, account: str, session: str, with_apps: bool) -> Member:
         """The connection of a session that has none yet, unless somebody else was faster."""
         while True:
             known = self._accounts.get(account)
@@ -300,16 +311,18 @@ class Pool:
                 if (member := known.members.get(session)) is not None:
                     return member
                 goes_on = (account, session) in self._continuations  # then it needs a connection of its own
-                if (member := known.spare) is not None and not goes_on:
+                member = known.spare
+                if member is not None and not goes_on and member.with_apps == with_apps:
                     known.spare, member.session = None, session
                     known.members[session] = member
                     return member
             if self._count < self._most:
-                return self._open(account, session)
+                return self._open(account, session, with_apps)
             await self._make_room()
 
-    async def _reader(self, account: str, kind: Kind | None = None) -> Member:
-        """A connection to read lists of `account` through: one that works, or else a new one."""
+    async def _reader(self, caller: Caller, kind: Kind | None = None) -> Member:
+        """A connection to read lists of `caller`'s account through: one that works, or else a new one."""
+        account = self._account(caller)
         while True:
             known = self._accounts.get(account)
             if known is not None:
@@ -319,17 +332,20 @@ class Pool:
                     known.reader = reader
                 return reader
             if self._count < self._most:
-                return self._open(account, None, listing=kind)
+                return self._open(account, None, self._shows_apps(caller), listing=kind)
             await self._make_room()
 
     # Opening and closing
 
-    def _open(self, account: str, session: str | None, *, listing: Kind | None = None) -> Member:
+    def _open(
+        self, account: str, session: str | None, with_apps: bool, *, listing: Kind | None = None
+    ) -> Member:
         """`listing`: what it is opened to list, if that is its purpose."""
         if self._group is None:
             raise RuntimeError("nothing can be connected: Pool.run is not running")
         continuation = self._continuations.pop((account, session or ""), None)
-        member = Member(self._connect(account, self._era(), continuation), account, session, self._clock())
+        upstream = self._connect(account, self._era(), continuation, with_apps)
+        member = Member(upstream, account, session, self._clock(), with_apps)
         known = self._accounts.get(account)
         is_back = known is None
         if known is None:

@@ -23,7 +23,7 @@ MOST_PROCESSES: Final = 100
 """Of one server, where its definition says nothing else."""
 
 
-Connect = Callable[[McpServer, str, Era | None, Continuation | None], Upstream]
+Connect = Callable[[McpServer, str, Era | None, Continuation | None, bool], Upstream]
 """Makes a connection to a server, for the rest as `pool.Connect`."""
 
 
@@ -36,9 +36,13 @@ class Pools(Mapping[str, Pool]):
         connect: Connect,
         *,
         sessions: SessionSettings,
+        shows_apps: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`connect` makes a connection, kept as long as a session would be. `clock` counts seconds."""
+        """`connect` makes a connection, kept as long as a session would be. `clock` counts seconds.
+
+        `shows_apps`: our own page shows the user interfaces of tools, which every server is told.
+        """
         self._open: Counter[str] = Counter()
         self._sessions: set[tuple[str, str]] = set()
         self._pools = {
@@ -47,6 +51,7 @@ class Pools(Mapping[str, Pool]):
                 functools.partial(connect, server),
                 holds=self,
                 idle_s=sessions.idle_timeout_s,
+                shows_apps=shows_apps,
                 most=server.max_connections or (MOST_PROCESSES if server.is_started else sessions.max_live),
                 clock=clock,
             )

@@ -175,7 +175,12 @@ class DuplexConnection:
     def _envelope(self, call: Call) -> Mapping[str, Any]:
         if self.connected.era == "legacy":
             return {}
-        return envelope(self._hello, self.connected.version, answerable(call), log_level=call.log_level)
+        return envelope(
+            self._hello,
+            self.connected.version,
+            answerable(call, self._hello.capabilities),
+            log_level=call.log_level,
+        )
 
     # What the server says
 

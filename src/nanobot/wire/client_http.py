@@ -357,7 +357,12 @@ class HttpConnection:
     def _envelope(self, call: Call) -> Mapping[str, object]:
         if self.connected.era == "legacy":
             return {}
-        return envelope(self._hello, self.connected.version, answerable(call), log_level=call.log_level)
+        return envelope(
+            self._hello,
+            self.connected.version,
+            answerable(call, self._hello.capabilities),
+            log_level=call.log_level,
+        )
 
     # One POST
 

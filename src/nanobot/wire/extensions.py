@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nanobot.narrow import object_of
+from nanobot.wire.call import Caller
 
 APPS: Final = "io.modelcontextprotocol/ui"
 """Whoever declares it can show the user interfaces that tools come with (MCP Apps)."""
@@ -21,3 +22,8 @@ TASKS: Final = "io.modelcontextprotocol/tasks"
 def declares(capabilities: Mapping[str, Any], extension: str) -> bool:
     """Whether the capabilities of a client or a server contain the extension."""
     return extension in object_of(capabilities.get("extensions"))
+
+
+def shows_apps(caller: Caller) -> bool:
+    """Whether a client declared that it can show apps."""
+    return declares(caller.capabilities, APPS)

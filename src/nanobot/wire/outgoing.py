@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from nanobot.wire.call import Call
-from nanobot.wire.extensions import APPS, TASKS
+from nanobot.wire.extensions import APPS, TASKS, declares
 from nanobot.wire.notifications import PROGRESS
 from nanobot.wire.rpc import (
     EMPTY,
@@ -110,13 +110,18 @@ def stamped(params: Payload, call: Call, *, token: int | None, envelope: Mapping
     return Payload.encoded(_encode(members))
 
 
-def answerable(call: Call) -> Mapping[str, Any]:
-    """The client capabilities that a modern server may count on for this request alone."""
+def answerable(call: Call, own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The client capabilities that a modern server may count on for this request alone.
+
+    `own` are those that we declare to legacy servers: of these, extensions are there whoever asks.
+    """
     offered = call.caller.capabilities
     extensions = offered.get("extensions")
     able: dict[str, Any] = {"extensions": _OURS}
     if extensions and isinstance(extensions, dict) and APPS in extensions:
         able["extensions"] = {**_OURS, APPS: extensions[APPS]}
+    elif declares(own, APPS):
+        able["extensions"] = {**_OURS, APPS: own["extensions"][APPS]}
     if call.ask is not None or call.caller.era == "modern":
         able |= {name: offered[name] for name in ("roots", "sampling", "elicitation") if name in offered}
     return able

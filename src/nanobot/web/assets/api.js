@@ -19,6 +19,13 @@ export const stopTurn = (id) => call("POST", `/api/threads/${id}/stop`);
 export const sendMessage = (id, text, agent) =>
   call("POST", `/api/threads/${id}/messages?wait=false`, { text, agent });
 
+/** The app of a call that was made in a thread: `{id, server, tool, host}`. */
+export const openApp = (thread, callId) => call("POST", `/api/threads/${thread}/apps`, { call: callId });
+
+/** What an app asks of its server: `{result}` or `{error: {code, message}}`. */
+export const askApp = (id, method, params) =>
+  call("POST", `/api/apps/${id}`, { jsonrpc: "2.0", id: 1, method, params });
+
 async function call(method, path, body) {
   const options = { method };
   if (body !== undefined) {

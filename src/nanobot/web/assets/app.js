@@ -1,6 +1,7 @@
 // The chat: which thread is shown, what its turn is doing, and what the person does about it.
 
 import { createThread, listAgents, sendMessage, stopTurn } from "./api.js";
+import { Apps } from "./app-frame.js";
 import { Composer } from "./composer.js";
 import { Conversation } from "./conversation.js";
 import { byId, element } from "./dom.js";
@@ -19,7 +20,12 @@ class App {
     this.leave = () => {};
     this.attached = Promise.resolve();
     const page = { scroller: byId("scroller"), log: byId("log"), latest: byId("latest") };
-    this.messages = new MessagesView(page, this.conversation);
+    const apps = new Apps({
+      thread: () => this.thread,
+      send: (text) => this.send(text),
+      grew: () => this.messages.changed(),
+    });
+    this.messages = new MessagesView(page, this.conversation, apps);
     this.sidebar = new Sidebar({ go: (path) => this.go(path), failed: (error) => this.fail(error) });
     this.composer = new Composer({ send: (text) => this.send(text), stop: () => this.stop() });
   }

@@ -1,5 +1,6 @@
 // The conversation on the page. Nodes are kept by message and item id, and drawn at most once a frame.
 
+import { MARK } from "./app-frame.js";
 import { element } from "./dom.js";
 import { MarkdownView } from "./markdown.js";
 import { pictureOf } from "./picture.js";
@@ -11,12 +12,14 @@ export class MessagesView {
   /**
    * @param {{scroller: HTMLElement, log: HTMLElement, latest: HTMLElement}} page
    * @param {import("./conversation.js").Conversation} conversation
+   * @param {import("./app-frame.js").Apps} apps
    */
-  constructor({ scroller, log, latest }, conversation) {
+  constructor({ scroller, log, latest }, conversation, apps) {
     this.scroller = scroller;
     this.log = log;
     this.latest = latest;
     this.conversation = conversation;
+    this.apps = apps;
     /** @type {Map<string, MessageView>} */
     this.views = new Map();
     this.notes = element("div", { class: "notes" });
@@ -69,7 +72,7 @@ export class MessagesView {
     let before = null;
     for (const message of shown) {
       let view = this.views.get(message.id);
-      if (!view) this.views.set(message.id, (view = new MessageView(message.role)));
+      if (!view) this.views.set(message.id, (view = new MessageView(message.role, this.apps)));
       const place = before ? before.nextSibling : this.log.firstChild;
       if (place !== view.node) this.log.insertBefore(view.node, place);
       view.update(message, this.conversation.waiting.has(message.id));
@@ -91,9 +94,10 @@ export class MessagesView {
 }
 
 class MessageView {
-  /** @param {string} role */
-  constructor(role) {
+  /** @param {string} role @param {import("./app-frame.js").Apps} apps */
+  constructor(role, apps) {
     this.role = role;
+    this.apps = apps;
     const who = element("span", { class: "unseen" }, role === "user" ? "You said:" : "nanobot said:");
     this.node = element("article", { class: `message ${role}` }, who);
     /** @type {Map<string, {node: HTMLElement, update: (item: any) => void, tick?: () => void}>} */
@@ -116,7 +120,7 @@ class MessageView {
       this.drawnItems.set(item.id, signOf(item));
       let view = this.items.get(item.id);
       if (!view) {
-        view = viewOf(item, this.role);
+        view = viewOf(item, this.role, this.apps);
         this.items.set(item.id, view);
         this.node.append(view.node);
       }
@@ -133,19 +137,23 @@ class MessageView {
 const signOf = (item) =>
   [item.hasMore, item.text?.length, item.arguments?.length, item.summary?.[0]?.text.length, !!item.output, item.ms, item.progress?.progress].join();
 
-/** @param {import("./conversation.js").Item} item @param {string} role */
-function viewOf(item, role) {
-  if (item.type === "tool") return running(new ToolCard());
+/** @param {import("./conversation.js").Item} item @param {string} role @param {import("./app-frame.js").Apps} apps */
+function viewOf(item, role, apps) {
+  if (item.type === "tool") return toolCall(new ToolCard(), apps);
   if (item.type === "text") return role === "user" ? plainText() : markdown();
   if (item.type === "reasoning") return reasoning();
   return { node: pictureOf(item), update() {} };
 }
 
-/** Only a running tool changes by itself. @param {ToolCard} card */
-function running(card) {
+/** A card, and below it the app of the tool, if it comes with one. Only a running tool changes by itself. */
+function toolCall(card, apps) {
+  const node = element("div", { class: "call" }, card.node);
   return {
-    node: card.node,
-    update: (item) => card.update(item),
+    node,
+    update(item) {
+      card.update(item);
+      if (item.output?._meta?.[MARK] && !node.querySelector(".app")) node.append(apps.place(item));
+    },
     tick: () => card.item && stateOf(card.item) === "running" && card.tick(),
   };
 }

@@ -1,6 +1,7 @@
 // The list of chats: a column beside the conversation, a drawer where there is no room for one.
 
 import { deleteThread, listThreads } from "./api.js";
+import { ask } from "./ask.js";
 import { byId, element, icon } from "./dom.js";
 
 export class Sidebar {
@@ -74,7 +75,8 @@ export class Sidebar {
   }
 
   async remove(thread, title) {
-    if (!(await confirmed(`Delete “${title}”? Its messages are gone for good.`))) return;
+    const choices = [{ value: "delete", label: "Delete", isDangerous: true }];
+    if (!(await ask(`Delete “${title}”? Its messages are gone for good.`, choices))) return;
     try {
       await deleteThread(thread.id);
       if (thread.id === this.current) this.app.go("/");
@@ -92,15 +94,4 @@ export class Sidebar {
     this.open(false);
     this.app.go(link.getAttribute("href"));
   }
-}
-
-/** Ask before something is lost. The dialog gives the focus back to where it was. @param {string} question */
-function confirmed(question) {
-  const dialog = byId("confirm");
-  byId("question").textContent = question;
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((resolve) => {
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
-  });
 }
