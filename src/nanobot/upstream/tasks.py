@@ -280,8 +280,8 @@ def _named(task: _Task) -> Payload:
 
 
 def _quiet(call: Call) -> Call:
-    """The company of a question about a call: whose it is, and nothing of what the call is for."""
-    return Call(caller=call.caller, to_server=call.to_server)
+    """The company of what we ask about a call for ourselves."""
+    return Call(to_server=call.to_server)
 
 
 def _pause(task: _Task, otherwise_s: float) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import msgspec
@@ -11,9 +12,10 @@ from anyio.abc import TaskGroup
 
 from nanobot.wire.client import Checkpoint, Denied, Heard, Hello
 from nanobot.wire.notifications import ACKNOWLEDGED, LOG_MESSAGE, PROGRESS
-from nanobot.wire.outgoing import Outgoing, answer, subscription_of, token_of, unexpected
+from nanobot.wire.outgoing import QUESTIONS, Outgoing, answer, subscription_of, token_of, unexpected
 from nanobot.wire.rpc import (
     EMPTY,
+    INTERNAL_ERROR,
     Notification,
     Payload,
     Request,
@@ -26,6 +28,10 @@ log = logging.getLogger(__name__)
 
 MAX_QUESTIONS: Final = 64
 """Requests of a server that may be open at once; further ones are dropped."""
+
+_AMBIGUOUS: Final = (
+    "several clients use this connection, and this does not say whom it is for; ask again later"
+)
 
 FOR_ALL: Final = ("/list_changed", "/updated", "/acknowledged")
 """Endings of the methods that concern the connection, on whichever stream they come."""
@@ -67,7 +73,12 @@ class Inbound:
                 take(news.params)
                 return
         if news.method == LOG_MESSAGE:
-            concerned = concerned or self._only_one()
+            if concerned is None:
+                owners = list(self._owners().values())
+                if len({requests[0].call.caller.account for requests in owners}) > 1:
+                    return  # it is for one account, and not for the eyes of the others
+                if len(owners) == 1:
+                    concerned = owners[0][0]
             params = self._discretion.hide_in_json(news.params)
             news = Notification(LOG_MESSAGE, signed(params, self._called) if self._called else params)
         if concerned is None or news.method.endswith(FOR_ALL):
@@ -81,14 +92,16 @@ class Inbound:
             log.warning("question dropped: too many are open", extra={"method": question.method})
             return
         self._open += 1
-        self._group.start_soon(self._answer, question, concerned or self._only_one_to_ask())
+        owners = [[concerned]] if concerned is not None else list(self._owners().values())
+        self._group.start_soon(self._answer, question, owners)
 
-    async def _answer(self, question: Request, concerned: Outgoing | None) -> None:
+    async def _answer(self, question: Request, owners: Sequence[Sequence[Outgoing]]) -> None:
+        """`owners`: the requests that may have made the server ask, by whose they are."""
         try:
             if question.method == "ping" and self._checkpoint is not None:
                 reply = await _pong(question, self._checkpoint)
             else:
-                reply = await (answer(question, None) if concerned is None else concerned.answer(question))
+                reply = await _answered(question, owners)
         except Exception:  # boundary: one question of a server
             log.exception("question not answered", extra={"method": question.method})
             reply = encode_error(question.id, unexpected(question.method))
@@ -96,16 +109,30 @@ class Inbound:
             self._open -= 1
         await self._reply(reply)
 
-    def _only_one_to_ask(self) -> Outgoing | None:
-        """The one request under way that somebody can answer for; a list that we read ourselves is none."""
-        able = [request for request in self.under_way.values() if request.call.ask is not None]
-        return able[0] if len(able) == 1 else None
+    def _owners(self) -> Mapping[Hashable, list[Outgoing]]:
+        """The requests under way by whose they are; what we ask for ourselves, such as lists, is nobody's."""
+        owners: dict[Hashable, list[Outgoing]] = {}
+        for request in self.under_way.values():
+            if (owner := request.owner) is not None:
+                owners.setdefault(owner, []).append(request)
+        return owners
 
-    def _only_one(self) -> Outgoing | None:
-        """Whom a message without an address concerns: a request under way, if all are of one caller."""
-        able = [request for request in self.under_way.values() if request.call.notify is not None]
-        callers = {(request.call.caller.account, request.call.caller.session) for request in able}
-        return able[0] if len(callers) == 1 else None
+
+async def _answered(question: Request, owners: Sequence[Sequence[Outgoing]]) -> bytes:
+    """The encoded answer to a question that concerns one of `owners`, who are asked only if it is clear whom.
+
+    To ask somebody else would show them what is not theirs, and take their answer for another's.
+    """
+    if not owners or question.method not in QUESTIONS:
+        return await answer(question, None)
+    if len(owners) > 1:
+        return encode_error(question.id, RpcError(INTERNAL_ERROR, _AMBIGUOUS))
+    requests = owners[0]
+    able = next((request for request in requests if request.call.ask is not None), requests[0])
+    with ExitStack() as stack:
+        for request in requests:  # any of them may be the one that waits for a person
+            stack.enter_context(request.held())
+        return await answer(question, able.call)
 
 
 async def _pong(ping: Request, checkpoint: Checkpoint) -> bytes:

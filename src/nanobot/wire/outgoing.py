@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Hashable, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -70,13 +70,35 @@ class Outgoing:
 
     async def answer(self, question: Request) -> bytes:
         """The encoded answer to a request of the server, put to whoever made this one."""
+        with self.held():
+            return await answer(question, self.call)
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Stop its clock while somebody is asked."""
         self._questions += 1
         self._wind(None)
         try:
-            return await answer(question, self.call)
+            yield
         finally:
             self._questions -= 1
             self.wind_up()
+
+    @property
+    def owner(self) -> Hashable:
+        """Whose request this is: equal for those of one client or one conversation, None for our own.
+
+        Modern clients without a session look all the same: each request of theirs has an owner of its own,
+        shared only by what is asked on its behalf.
+        """
+        call, caller = self.call, self.call.caller
+        if caller.era == "legacy" and (caller.session is not None or caller.client):
+            return caller.account, caller.session
+        if call.thread is not None:
+            return caller.account, "thread", call.thread
+        if call.ask is not None:
+            return call.ask
+        return self if caller.era == "modern" or call.notify is not None else None
 
     def wind_up(self) -> None:
         """The server gave a sign of life: its time begins again."""
