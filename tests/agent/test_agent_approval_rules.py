@@ -345,9 +345,12 @@ source /dev/stdin <<< "cu''rl x"
 {curl,-H,'a: b'}
 c{u,}rl x
 cu{r..r}l x
+{c..c..1}url x
 cu$@rl x
 cu${x}rl x
 cu$()rl x
+c$1url x
+cu$(: "(")rl x
 cu``rl x
 cu${x:-r}l x
 ${x:-curl} y
@@ -513,6 +516,44 @@ def test_what_can_be_no_path_is_refused_and_never_allowed(tmp_path: Path) -> Non
     for path in ("a\0b", "a\ud800b"):
         assert verdict([rule("read", False, file_path=StartsWith("x"))], "read", file_path=path) == "refuse"
         assert verdict([rule("read", True, file_path=StartsWith("/"))], "read", file_path=path) == "ask"
+
+
+def test_texts_for_servers_may_be_paths_and_addresses_in_other_spellings() -> None:
+    refused = [rule("fetch", False, "s", at=StartsWith("/etc/")), rule("fetch", True, "s")]
+    for text in (
+        "/etc",
+        "/etc/passwd",
+        "//etc/passwd",
+        "/./etc/passwd",
+        "/srv/../etc/passwd",
+        "/srv/..\\etc/passwd",
+        "/%65tc/passwd",
+        "/srv%2f..%2fetc%2fpasswd",
+        "file:///etc/passwd",
+        "file://%2fetc/passwd",
+        "/ETC/passwd",
+    ):
+        assert verdict(refused, "fetch", "s", at=text) == "refuse", text
+    for text in ("/srv/etc/x", "etc", "/et", "", "a b"):
+        assert verdict(refused, "fetch", "s", at=text) == "run", text
+    for matcher in (Equals("secret"), Contains("secret"), Matches("^secret$"), StartsWith("secret")):
+        rules = [rule("glob", False, pattern=matcher), rule("glob", True)]
+        assert verdict(rules, "glob", pattern="x/../secret") == "refuse"
+
+    allowed = [
+        rule("fetch", True, "s", at=AnyOf((StartsWith("https://a/b/"), Contains("/b/"), Matches("/b/"))))
+    ]
+    assert verdict(allowed, "fetch", "s", at="https://a/b/c..d") == "run"
+    for text in (
+        "https://a/b/../c",
+        "https://a/b/%2e%2e/c",
+        "https://a/b/%2E.%2fc",
+        "https://a/b/..",
+        "/b/..\\c",
+    ):
+        assert verdict(allowed, "fetch", "s", at=text) == "ask", text
+    whole = [rule("fetch", True, "s", at=In(("../x",)))]
+    assert verdict(whole, "fetch", "s", at="../x") == "run"
 
 
 def test_an_expression_that_never_ends_allows_nothing_and_refuses() -> None:

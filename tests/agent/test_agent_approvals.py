@@ -10,7 +10,7 @@ from tests.agent.world import says_done, text_of, tool, world
 
 from nanobot.agent.input import Input
 from nanobot.builtin.system import system_server
-from nanobot.config.approvals import Approvals, Equals, Rule, StartsWith
+from nanobot.config.approvals import Approvals, Contains, Equals, Rule, StartsWith
 from nanobot.config.builtin import SYSTEM
 from nanobot.config.places import Reference
 from nanobot.llm.scripted import calls, says
@@ -163,6 +163,66 @@ async def test_an_agent_among_the_tools_is_meant_by_its_name(tmp_path: Path) -> 
             await here.ask()
             [output] = here.outputs()
         assert "approval for it is refused" in text_of(output)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"prompt": "Delete it."},
+        {"promt": "Delete it."},
+        {"prompt": "Look.", "then": "Delete it."},
+    ],
+)
+async def test_whatever_an_agent_is_told_is_its_prompt(arguments: Any, tmp_path: Path) -> None:
+    from nanobot.config.model import Agent
+
+    target = Reference("helper")
+    rules = Approvals(
+        rules=(
+            Rule(target=target, allow=False, when={"prompt": Contains("Delete")}),
+            Rule(target=target, allow=True, when={"prompt": StartsWith("Look")}),
+        )
+    )
+    ways: list[dict[str, Any]] = [{"agents_of_main": ("helper",)}, {"tools": (target,)}]
+    for given in ways:
+        steps = {"main": [calls("chat-with-helper", **arguments), says("Well.")]}
+        home = tmp_path / next(iter(given))
+        home.mkdir()
+        async with world(home, steps, agents=[Agent(id="helper")], tool_approvals=rules, **given) as here:
+            await here.ask()
+            [output] = here.outputs()
+        assert "approval for it is refused" in text_of(output)
+
+
+async def test_what_is_asked_shows_the_arguments_of_the_tool_first_and_says_what_it_leaves_out(
+    tmp_path: Path,
+) -> None:
+    schema = {"type": "object", "properties": {"note": {"type": "string"}, "at": {"type": "string"}}}
+    hidden = {"x": "y" * 50_000, "at": "sea\u202e\x9b31m", "note": "n" * 30_000 + "end"}
+    person = Person(yes("once"), yes("once"))
+    many = {f"x{i}": "y" * 3000 for i in range(20)}
+    steps = [calls("look", **hidden), calls("look", **many, at="sea"), says("Well.")]
+    async with world(tmp_path, steps, tool("look", says_done, schema=schema), tool_approvals=RULES) as here:
+        await here.ask(call=person.call())
+    first, second = (one["message"] for one in person.asked)
+    assert len(first) < 20_000
+    assert "NOT SHOWN are 26005 characters of 'note', 46002 characters of 'x'." in first
+    assert '"at": "sea\\u202e\\u009b31m"' in first
+    assert 'nend"' in first
+    assert first.index('"note"') < first.index('"at"') < first.index('"x"')
+    assert "NOT SHOWN are 15 whole arguments." in second
+    assert '"at": "sea"' in second
+
+
+async def test_without_a_conversation_nothing_is_allowed_for_one(tmp_path: Path) -> None:
+    person = Person(yes("conversation"), yes("no"))
+    steps = [look("sea"), says("Well."), look("sea"), says("Well.")]
+    async with world(tmp_path, steps, LOOK, tool_approvals=RULES) as here:
+        for expected in (False, True):
+            await here.engine.once("main", Input(text="Hello"), call=person.call())
+            assert here.outputs()[-1].is_error is expected
+    choices = [one["requestedSchema"]["properties"]["decision"]["enum"] for one in person.asked]
+    assert choices == [["once", "no"]] * 2
 
 
 async def test_where_no_folder_was_chosen_paths_begin_at_the_files_of_the_conversation(

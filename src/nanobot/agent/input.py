@@ -17,6 +17,7 @@ from nanobot.llm.messages import Content, Item, Message, Text
 
 MOST_ATTACHMENTS: Final = 20
 MOST_ATTACHED_BYTES: Final = 25 * 1024 * 1024
+_CHAT_ARGUMENTS: Final = frozenset({"prompt", "attachments", "_meta"})
 _DATA_URI: Final = re.compile(r"data:([^;,]*)(?:;[^;,]+)*;base64,([A-Za-z0-9+/\s]*+={0,2}\s*+)")
 
 
@@ -43,15 +44,22 @@ def user_message(input: Input, *, created: str = "", meta: Mapping[str, Any] | N
     return Message(new_id("msg"), "user", tuple(items), created, marks or None)
 
 
+def prompt_of(arguments: Mapping[str, Any]) -> Any:
+    """What an agent is told by the arguments of a `chat-with-…` call; need not be a text."""
+    if arguments.keys() <= _CHAT_ARGUMENTS:
+        return arguments.get("prompt")
+    return msgspec.json.encode(arguments).decode()
+
+
 def chat_input(arguments: Mapping[str, Any]) -> Input:
     """The arguments of a `chat-with-…` call as an input.
 
     Other arguments than `prompt` and `attachments` are somebody's own protocol: all of them, as JSON text,
     are the prompt then. Raises `UsageError` for attachments that cannot be used.
     """
-    if not arguments.keys() <= {"prompt", "attachments", "_meta"}:
-        return Input(text=msgspec.json.encode(arguments).decode())
-    prompt = arguments.get("prompt")
+    prompt = prompt_of(arguments)
+    if not arguments.keys() <= _CHAT_ARGUMENTS:
+        return Input(text=prompt)
     if not isinstance(prompt, str):
         raise UsageError("`prompt` must be a string: what to say to the agent.")
     given: object = arguments.get("attachments") or []

@@ -38,9 +38,10 @@ _CODE: Final = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|(0[0-7]{3}|[0-7]{1,3}))"
 )
 _BLANK: Final = re.compile(r"\$\{IFS[^}]*\}|\$IFS\b|\\[_tnvfr]")
-_OTHERWISE: Final = re.compile(r"\$\{\w+:?[-=+]([^{}]*)\}")
+_OTHERWISE: Final = re.compile(r"\$\{\w+:?[-=+]([^{}]*)\}", re.ASCII)
 _MADE_UP: Final = re.compile(
-    r"\$(?:\w+|[@*#?$!-]|\{[^{}]*\}|\[[^\]]*\]|\((?:[^()]|\([^()]*\))*\))|`[^`]*`", re.DOTALL
+    r"\$(?:\d|[A-Za-z_]\w*|[@*#?$!-]|\{[^{}]*\}|\[[^\]]*\]|\((?:[^()]|\([^()]*\))*\))|`[^`]*`",
+    re.DOTALL | re.ASCII,
 )
 _CLASS: Final = re.compile(r"\[([^\]\s])\]")
 _BRACES: Final = re.compile(r"\{([^{}]*(?:,|\.\.)[^{}]*)\}")
@@ -167,6 +168,8 @@ def _made_up(text: str) -> str:
             text, changes = pattern.subn(by, text)
             if not changes:
                 break
+    if "$(" in text:  # with brackets in it that do not come in pairs
+        raise Tangled
     return _without_braces(text)
 
 
@@ -191,7 +194,7 @@ def _without_braces(text: str) -> str:
 def _choices(inside: str) -> list[str]:
     if "," in inside:
         return inside.split(",")
-    first, _, last = inside.partition("..")
+    first, last, *_ = inside.split("..")
     if len(first) == len(last) == 1 and first < last < "\x7f":
         return [chr(code) for code in range(ord(first), ord(last) + 1)]
     return [first, last]

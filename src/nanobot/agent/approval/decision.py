@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from nanobot.agent.approval import plain
 from nanobot.agent.approval.commands import Tangled, command_readings
 from nanobot.agent.approval.matching import holds, is_meant
-from nanobot.agent.approval.readings import allows_path, refuses_path
+from nanobot.agent.approval.readings import allows_path, allows_text, refuses_path, refuses_text
 from nanobot.config.approvals import Approvals, Matcher, Rule
 from nanobot.config.builtin import SYSTEM
 from nanobot.config.places import Reference
@@ -103,6 +103,8 @@ def _holds(rule: Rule, matcher: Matcher, name: str, called: Called) -> bool:
         if rule.allow:
             return holds(matcher, lambda leaf: plain.covers(leaf, value))
         return _command_is_refused(matcher, value)
+    if isinstance(value, str):
+        return allows_text(matcher, value) if rule.allow else refuses_text(matcher, value)
     return holds(matcher, lambda leaf: is_meant(leaf, value, in_doubt=not rule.allow))
 
 

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 
 from nanobot.agent.approval.decision import Called, Decision, decide
+from nanobot.agent.input import prompt_of
 from nanobot.agent.tools import Tool
 from nanobot.builtin.system.workspace import own_folder
 from nanobot.config.builtin import AGENTS, chat_tool
@@ -23,7 +24,8 @@ from nanobot.wire.rpc import Payload, RpcError
 WAIT_S: Final = 15 * 60.0
 """How long a person may think; then the call is refused."""
 MOST_REMEMBERED: Final = 1000
-_LONGEST_SHOWN: Final = 4000
+_LONGEST_SHOWN: Final = 16_000
+_LONGEST_VALUE: Final = 4000
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +47,7 @@ class Gate:
             return None
         if decision.verdict == "refuse":
             return f"{tool.name!r} was not run: approval for it is refused. {decision.reason}"
-        identity = _identity(called, call)
+        identity = _identity(agent, called, call)
         if identity in self._allowed:
             self._allowed.move_to_end(identity)
             return None
@@ -58,7 +60,7 @@ class Gate:
         decision: Decision,
         arguments: Mapping[str, Any],
         call: Call,
-        identity: bytes,
+        identity: bytes | None,
     ) -> str | None:
         if call.ask is None or not can_be_asked(call):
             return (
@@ -68,7 +70,7 @@ class Gate:
         answer: Mapping[str, Any] = {}
         with anyio.move_on_after(WAIT_S):
             try:
-                question = Payload.of(_question(agent, tool, decision, arguments))
+                question = Payload.of(_question(agent, tool, decision, arguments, identity))
                 answer = (await call.ask("elicitation/create", question)).object()
             except RpcError as e:
                 log.warning("an approval could not be asked for", extra={"tool": tool.name, "reason": str(e)})
@@ -76,7 +78,7 @@ class Gate:
         choice = _choice(answer)
         if choice not in ("once", "conversation"):
             return f"{tool.name!r} was not run: approval was refused."
-        if choice == "conversation":
+        if choice == "conversation" and identity is not None:
             self._allowed[identity] = None
             if len(self._allowed) > MOST_REMEMBERED:
                 self._allowed.popitem(last=False)
@@ -90,7 +92,8 @@ def called_by(agent: Agent, tool: Tool, arguments: Mapping[str, Any], folder: Pa
     if server == AGENTS:
         server = next((ref.server for ref in agent.tools if chat_tool(ref.server) == name), server)
     if tool.target_type == "agent" or server != tool.target:
-        return Called(server=server, tool="", arguments=arguments, folder=folder)
+        told = {**arguments, "prompt": prompt_of(arguments)}
+        return Called(server=server, tool="", arguments=told, folder=folder)
     return Called(server=server, tool=name, own_name=tool.own_name, arguments=arguments, folder=folder)
 
 
@@ -108,20 +111,22 @@ def _choice(answer: Mapping[str, Any]) -> str:
     return str(cast("Mapping[str, Any]", content).get("decision") or "")
 
 
-def _question(agent: Agent, tool: Tool, decision: Decision, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    shown = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
-    if len(shown) > _LONGEST_SHOWN:
-        shown = f"{shown[:_LONGEST_SHOWN]}\n… ({len(shown) - _LONGEST_SHOWN} characters more)"
+def _question(
+    agent: Agent, tool: Tool, decision: Decision, arguments: Mapping[str, Any], identity: bytes | None
+) -> dict[str, Any]:
+    again = {"conversation": "Yes, and the same call again in this conversation"}
+    answers = {"once": "Yes, once", **(again if identity is not None else {}), "no": "No"}
+    asked = f"{agent.display_name} wants to run {_legible(tool.name)}. {decision.reason}"
     return {
-        "message": f"{agent.display_name} wants to run {tool.name}. {decision.reason}\n\n{shown}",
+        "message": f"{asked}\n\n{_shown(tool, arguments)}",
         "requestedSchema": {
             "type": "object",
             "properties": {
                 "decision": {
                     "type": "string",
                     "title": "Run it?",
-                    "enum": ["once", "conversation", "no"],
-                    "enumNames": ["Yes, once", "Yes, and the same call again in this conversation", "No"],
+                    "enum": [*answers],
+                    "enumNames": [*answers.values()],
                 }
             },
             "required": ["decision"],
@@ -129,8 +134,42 @@ def _question(agent: Agent, tool: Tool, decision: Decision, arguments: Mapping[s
     }
 
 
-def _identity(called: Called, call: Call) -> bytes:
-    """What an approval for a conversation is bound to: who, where, the tool and its exact arguments."""
-    where = [call.caller.account, call.caller.session, call.thread, str(called.folder)]
+def _shown(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """The arguments for a person, those the tool knows first, so that none is hidden behind another.
+
+    Whoever wants to hide something makes it long: what is left out is said before anything else.
+    """
+    known = [name for name in tool.schema.get("properties") or () if name in arguments]
+    lines: list[str] = []
+    left_out: list[str] = []
+    room = _LONGEST_SHOWN
+    for name in dict.fromkeys([*known, *arguments]):
+        text = _legible(msgspec.json.format(msgspec.json.encode(arguments[name]), indent=2).decode())
+        if len(text) > _LONGEST_VALUE:
+            left_out.append(f"{len(text) - _LONGEST_VALUE} characters of {name[:40]!r}")
+            text = f"{text[: _LONGEST_VALUE // 2]} … {text[-_LONGEST_VALUE // 2 :]}"
+        line = f"{_legible(msgspec.json.encode(name[:200]).decode())}: {text}"
+        room -= len(line)
+        if room < 0:
+            left_out.append(f"{len(arguments) - len(lines)} whole arguments")
+            break
+        lines.append(line)
+    warning = f"NOT SHOWN are {', '.join(left_out)}.\n\n" if left_out else ""
+    return warning + "\n".join(lines)
+
+
+def _legible(text: str) -> str:
+    """Characters that would not be seen, or change how others are, as `\\u…`."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+
+
+def _identity(agent: Agent, called: Called, call: Call) -> bytes | None:
+    """What an approval for a conversation is bound to: who, where, the tool and its exact arguments.
+
+    None where there is no conversation: of such a caller nobody could say to whom it was given.
+    """
+    if not call.caller.session and not call.thread:
+        return None
+    where = [call.caller.account, call.caller.session, call.thread, str(called.folder), agent.id]
     what = [called.server, called.tool, called.arguments]
     return hashlib.sha256(msgspec.json.encode([where, what], order="sorted")).digest()

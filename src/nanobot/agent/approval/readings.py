@@ -1,17 +1,23 @@
-"""Where a path leads, however it is spelled.
+"""Where a path leads, however it is spelled, and what else a text may be read as.
 
 A rule that allows sees one strict reading of a path: where it leads. A rule that refuses sees every reading
-there is, and what a tool finds below it.
+there is, and what a tool finds below it. Where only a server knows what a text is, it may be a path too.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
+import re
 import unicodedata
 from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
 
-from nanobot.agent.approval.matching import holds, is_meant, with_texts
+from nanobot.agent.approval.matching import Leaf, holds, is_meant, with_texts
 from nanobot.config.approvals import AllOf, AnyOf, Equals, In, Matcher, StartsWith
+
+_SLASHES: Final = re.compile(r"[/\\]")
 
 
 def allows_path(matcher: Matcher, path: str, folder: Path | None) -> bool:
@@ -33,6 +39,35 @@ def refuses_path(matcher: Matcher, path: str, folder: Path | None, *, goes_below
         for one, whole in readings
         for text in (whole, whole.rstrip("/") or "/", whole.rstrip("/") + "/")
     ) or (goes_below and _lies_below(folded, _folded(real).rstrip("/") + "/"))
+
+
+def allows_text(matcher: Matcher, text: str) -> bool:
+    """Whether a text is meant. One that may climb out of where it begins must be named as a whole."""
+    climbs = ".." in _SLASHES.split(unquote(text))
+
+    def allows(leaf: Leaf) -> bool:
+        return (not climbs or isinstance(leaf, Equals | In)) and is_meant(leaf, text, in_doubt=False)
+
+    return holds(matcher, allows)
+
+
+def refuses_text(matcher: Matcher, text: str) -> bool:
+    """Whether a text is meant, also if it is a path or an address in another spelling."""
+    plain = unquote(text)
+    spellings = dict.fromkeys((text, plain, plain.partition("://")[2] or plain))
+    texts = [*spellings, *map(_tidied, spellings)]
+    readings = [(matcher, one) for text in texts for one in (text, text.rstrip("/") + "/")]
+    if _SLASHES.search(plain):
+        folded = with_texts(matcher, _folded)
+        readings += [(folded, _folded(one)) for _, one in readings]
+    return any(
+        holds(one, lambda leaf, read=read: is_meant(leaf, read, in_doubt=True)) for one, read in readings
+    )
+
+
+def _tidied(text: str) -> str:
+    """As a path without `.`, `..` and doubled slashes, as far as the text tells."""
+    return re.sub("^//+", "/", posixpath.normpath(text.replace("\\", "/"))) if text else text
 
 
 def _lies_below(matcher: Matcher, folder: str) -> bool:
