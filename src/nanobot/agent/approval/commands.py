@@ -16,7 +16,7 @@ from typing import Final, Literal
 LONGEST: Final = 4000
 """Characters of a command line that can be taken apart."""
 MOST_WORDS: Final = 400
-_MOST_STAGES: Final = 60
+_MOST_STAGES: Final = 200
 _MOST_READINGS: Final = 20_000
 _MOST_ROUNDS: Final = 40
 
@@ -34,14 +34,20 @@ _PIECE: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_CODE: Final = re.compile(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|(0[0-7]{3}|[0-7]{1,3}))"
+_NUMBER: Final = re.compile(
+    r"\\(?:x(?P<x>[0-9A-Fa-f]{1,2})|u(?P<u>[0-9A-Fa-f]{1,4})|U(?P<U>[0-9A-Fa-f]{1,8})|(?P<o>0?[0-7]{1,3}))"
 )
-_BLANK: Final = re.compile(r"\$\{IFS[^}]*\}|\$IFS\b|\\[_tnvfr]")
+_CODE: Final = re.compile(rf"{_NUMBER.pattern}|\\(?P<sign>.)", re.DOTALL)
+_DOUBLE: Final = re.compile(r'\\(["$`\\\n])')
+_RAW: Final = re.compile(r"(?!)()")
+_C_QUOTE: Final = re.compile(r"\$(?=['\"])")
+_SPACES: Final = {"n": "\n", "t": " ", "r": " ", "v": " ", "f": " ", "_": " ", "\n": ""}
+_BLANK: Final = re.compile(r"\$\{IFS[^}]*\}|\$IFS\b")
 _OTHERWISE: Final = re.compile(r"\$\{\w+:?[-=+]([^{}]*)\}", re.ASCII)
-_MADE_UP: Final = re.compile(
-    r"\$(?:\d|[A-Za-z_]\w*|[@*#?$!-]|\{[^{}]*\}|\[[^\]]*\]|\((?:[^()]|\([^()]*\))*\))|`[^`]*`",
-    re.DOTALL | re.ASCII,
+_MADE_UP: Final = re.compile(r"\$(?:\d|[A-Za-z_]\w*|[@*#?$!-]|\{[^{}]*\}|\[[^\]]*\])|`[^`]*`", re.ASCII)
+_INSIDE: Final = r"(?:[^()$]|\$(?!\())"
+_SUBSTITUTION: Final = re.compile(  # without one in it, its brackets in pairs
+    rf"\$\((?:{_INSIDE}|\((?:{_INSIDE}|\({_INSIDE}*+\))*+\))*+\)"
 )
 _CLASS: Final = re.compile(r"\[([^\]\s])\]")
 _BRACES: Final = re.compile(r"\{([^{}]*(?:,|\.\.)[^{}]*)\}")
@@ -85,12 +91,26 @@ def command_readings(command: str) -> Iterator[str]:
                 if count > _MOST_READINGS:
                     raise Tangled
                 yield reading
-        ahead.append(" ".join(word.text for word in words))
-        ahead.append(_made_up(stage))
+        ahead += (
+            _joined(words),
+            _joined(_words(stage, double=_RAW)),
+            _expanded(stage),
+            _without_comments(stage),
+            _decoded(stage, _NUMBER),
+            _decoded(stage, _CODE),
+        )
 
 
-def _words(text: str) -> list[_Word]:
-    """Words without their quotes, and what stands between them. An open quote goes to the end."""
+def _joined(words: list[_Word]) -> str:
+    return " ".join(word.text for word in words)
+
+
+def _words(text: str, double: re.Pattern[str] = _DOUBLE) -> list[_Word]:
+    """Words without their quotes, and what stands between them. An open quote goes to the end.
+
+    `double` is which backslashes between double quotes are undone: none of those in `"$(…)"`, or where the
+    quotes are another language's.
+    """
     words: list[_Word] = []
     is_open = False
     for piece in _PIECE.finditer(text):
@@ -106,18 +126,18 @@ def _words(text: str) -> list[_Word]:
             if not is_open:
                 words.append(_Word("word"))
                 is_open = True
-            words[-1].text += _unquoted(kind, piece)
+            words[-1].text += _unquoted(kind, piece, double)
     return words
 
 
-def _unquoted(kind: str | None, piece: re.Match[str]) -> str:
+def _unquoted(kind: str | None, piece: re.Match[str], double: re.Pattern[str]) -> str:
     match kind:
         case None:  # the line goes on
             return ""
         case "ansi":
-            return re.sub(r"\\(.)", r"\1", _decoded(piece["ansi"]), flags=re.DOTALL)
+            return _decoded(piece["ansi"], _CODE)
         case "double":
-            return re.sub(r'\\(["$`\\])', r"\1", piece["double"].replace("\\\n", ""))
+            return double.sub(lambda found: found[1].strip("\n"), piece["double"])
         case _:
             return piece[kind]
 
@@ -159,18 +179,18 @@ def _beginnings(words: list[str]) -> Iterator[str]:
                     yield " ".join([text, *rest])
 
 
-def _made_up(text: str) -> str:
+def _expanded(text: str) -> str:
     """The text with what a shell makes of it without running anything; what only that tells is left out."""
-    text = _decoded(_BLANK.sub(" ", text))
-    text = _CLASS.sub(r"\1", text)
+    text = _CLASS.sub(r"\1", _BLANK.sub(" ", text))
     for pattern, by in ((_OTHERWISE, r"\1"), (_MADE_UP, "")):
         for _ in range(_MOST_ROUNDS):
             text, changes = pattern.subn(by, text)
             if not changes:
                 break
-    if "$(" in text:  # with brackets in it that do not come in pairs
+    inner = _SUBSTITUTION.sub("", text)
+    if inner == text and "$(" in text:  # brackets that do not come in pairs
         raise Tangled
-    return _without_braces(text)
+    return _without_braces(inner)
 
 
 def _without_braces(text: str) -> str:
@@ -200,9 +220,31 @@ def _choices(inside: str) -> list[str]:
     return [first, last]
 
 
-def _decoded(text: str) -> str:
-    def character(code: re.Match[str]) -> str:
-        number = int(code[4], 8) if code[4] else int(code[1] or code[2] or code[3], 16)
+def _decoded(text: str, code: re.Pattern[str]) -> str:
+    """The text with the escapes of C, as `$'…'`, `printf`, `env -S` and most languages read them."""
+
+    def character(found: re.Match[str]) -> str:
+        kind = found.lastgroup
+        if kind == "sign":
+            return _SPACES.get(found["sign"], found["sign"])
+        number = int(found[kind or 0], 8 if kind == "o" else 16)
         return chr(number) if 0 < number < 0x110000 else ""
 
-    return _CODE.sub(character, text)
+    return _C_QUOTE.sub("", code.sub(character, text))
+
+
+def _without_comments(text: str) -> str:
+    """The text without comments, whose quotes would else begin something."""
+    kept: list[str] = []
+    is_open, at = False, 0
+    while at < len(text):
+        if text[at] == "#" and not is_open:
+            at = text.find("\n", at) if "\n" in text[at:] else len(text)
+        elif piece := _PIECE.match(text, at):
+            is_open = piece.lastgroup not in ("blank", "end", "redirect")
+            kept.append(piece[0])
+            at = piece.end()
+        else:
+            kept.append(text[at])
+            at += 1
+    return "".join(kept)
