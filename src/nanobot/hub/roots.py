@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from nanobot.narrow import list_of, object_of
 from nanobot.upstream.inputs import asks_only, completed
 from nanobot.upstream.roots import Root
 from nanobot.wire.call import Call
+from nanobot.wire.questions import Unanswered
 from nanobot.wire.rpc import METHOD_NOT_FOUND, Payload, RpcError
 from nanobot.wire.source import Source
 
@@ -116,7 +118,8 @@ class Rooted(Around):
             if method == LIST:
                 own: object = None
                 if ask is not None and has_own:
-                    own = (await ask(method, params)).object().get("roots")
+                    with suppress(Unanswered):
+                        own = (await ask(method, params)).object().get("roots")
                 return Payload.of({"roots": self._after(own)})
             if ask is None:
                 raise RpcError(METHOD_NOT_FOUND, f"nobody here answers {method}")

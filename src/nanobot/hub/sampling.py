@@ -81,7 +81,7 @@ class Sampled(Around):
         if ask is None and call.caller.era == "legacy":  # nobody can be asked anything else
             offered = {name: offered[name] for name in ("extensions",) if name in offered}
         caller = replace(call.caller, capabilities={**offered, "sampling": {"tools": {}}})
-        return replace(call, caller=caller, ask=asked)
+        return replace(call, caller=caller, ask=asked, answered_here=call.answered_here | {CREATE})
 
 
 def _without_model(call: Call) -> Call:

@@ -120,5 +120,8 @@ class Call:
     """Set where the client can come back for the result."""
     to_server: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """HTTP headers that this request alone carries to the server that is asked."""
+    answered_here: frozenset[str] = frozenset()
+    """Methods of questions that we answer ourselves, each in a time of its own: a server that waits for such
+    an answer is not late."""
     hooks: tuple[str, ...] = ()
     """The hooks on whose behalf this call is made, the outermost first: none of them runs for it."""

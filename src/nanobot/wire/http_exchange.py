@@ -14,6 +14,7 @@ from nanobot.wire.event_stream import Clock, EventStream
 from nanobot.wire.exchange import Exchange, Meta
 from nanobot.wire.http_request import Header, HttpRequest, send_json
 from nanobot.wire.outbox import Outbox
+from nanobot.wire.questions import Unanswered
 from nanobot.wire.rpc import CANCELLED, INTERNAL_ERROR, Payload, Request, RpcError
 from nanobot.wire.session import Session
 from nanobot.wire.side_tasks import Patience, SideTasks
@@ -131,7 +132,7 @@ class HttpExchange(Exchange):
             stream.send(question.message)
             try:
                 return await question.answer()
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, Unanswered):
                 stream.send(question.withdrawal)
                 raise
         finally:

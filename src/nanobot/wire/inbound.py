@@ -131,7 +131,7 @@ async def _answered(question: Request, owners: Sequence[Sequence[Outgoing]]) -> 
     able = next((request for request in requests if request.call.ask is not None), requests[0])
     with ExitStack() as stack:
         for request in requests:  # any of them may be the one that waits for a person
-            stack.enter_context(request.held())
+            stack.enter_context(request.asking(question.method))
         return await answer(question, able.call)
 
 

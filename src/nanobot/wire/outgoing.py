@@ -12,6 +12,7 @@ import msgspec
 from nanobot.wire.call import Call
 from nanobot.wire.extensions import APPS, TASKS, declares
 from nanobot.wire.notifications import PROGRESS
+from nanobot.wire.questions import Unanswered
 from nanobot.wire.rpc import (
     EMPTY,
     INTERNAL_ERROR,
@@ -29,6 +30,7 @@ LONGEST_S: Final = 3600.0
 
 META_CLIENT: Final = "ai.nanobot/client"
 """Who our own client is, for servers that care; to them, the client is us."""
+ASKS_PERSON: Final = "elicitation/create"
 QUESTIONS: Final[Mapping[str, str]] = {
     "roots/list": "roots",
     "sampling/createMessage": "sampling",
@@ -45,7 +47,8 @@ class Outgoing:
     """A request that waits for its answer. `id` is also its progress token.
 
     Wait for it inside `async with outgoing.clock`, which raises `TimeoutError` when its time is over.
-    Progress starts the time again, an open question to a person stops it. `timeout_s` None: no limit.
+    Progress starts the time again, as the answer to a question of the server does. A question to a person
+    stops it, one to the client's model does not. `timeout_s` None: no limit.
     """
 
     __slots__ = ("_latest", "_questions", "call", "clock", "id", "timeout_s")
@@ -70,18 +73,27 @@ class Outgoing:
 
     async def answer(self, question: Request) -> bytes:
         """The encoded answer to a request of the server, put to whoever made this one."""
-        with self.held():
+        with self.asking(question.method):
             return await answer(question, self.call)
 
     @contextmanager
-    def held(self) -> Generator[None]:
-        """Stop its clock while somebody is asked."""
-        self._questions += 1
-        self._wind(None)
+    def asking(self, method: str) -> Generator[None]:
+        """While its caller is asked, its clock stands still if that may take as long as it takes.
+
+        So it does for a person, and for whoever answers in a time of its own.
+        """
+        if method == "roots/list":
+            stops = self.call.caller.era == "legacy"
+        else:
+            stops = method == ASKS_PERSON or method in self.call.answered_here
+        if stops:
+            self._questions += 1
+            self._wind(None)
         try:
             yield
         finally:
-            self._questions -= 1
+            if stops:
+                self._questions -= 1
             self.wind_up()
 
     @property
@@ -179,6 +191,7 @@ async def answer(question: Request, call: Call | None) -> bytes:
     """The encoded answer to a server's request that came while `call` was under way.
 
     Without anybody to ask, an elicitation is cancelled and there are no roots; anything else is refused.
+    A client that does not say what its roots are has none.
     """
     if question.method == "ping":
         return encode_response(question.id, EMPTY)
@@ -187,6 +200,9 @@ async def answer(question: Request, call: Call | None) -> bytes:
     if call is not None and call.ask is not None and QUESTIONS[question.method] in call.caller.capabilities:
         try:
             return encode_response(question.id, await call.ask(question.method, question.params))
+        except Unanswered as silence:
+            if question.method != "roots/list":
+                return encode_error(question.id, silence)
         except RpcError as refusal:
             return encode_error(question.id, refusal)
     match question.method:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import anyio
 
 from nanobot.wire.event_stream import EventStream
 from nanobot.wire.notifications import cancelled
 from nanobot.wire.rpc import (
     INTERNAL_ERROR,
+    TIMEOUT,
     ErrorResponse,
     Id,
     Payload,
@@ -16,14 +20,27 @@ from nanobot.wire.rpc import (
     encode_request,
 )
 
+ANSWER_S: Final[Mapping[str, float]] = {"roots/list": 10.0, "sampling/createMessage": 600.0}
+"""How long a client may take for what no person has to answer."""
+
+
+class Unanswered(RpcError):
+    """The client left a question open for too long. It was not answered, and no longer needs to be."""
+
+    code = "rpc.unanswered"
+
+    def __init__(self, method: str, seconds: float) -> None:
+        super().__init__(TIMEOUT, f"the client did not answer {method} within {seconds:g} s")
+
 
 class Question:
     """One request to the client. `message` is what to send; `withdrawal` takes it back."""
 
-    __slots__ = ("_answered", "_outcome", "id", "message", "sent_on")
+    __slots__ = ("_answered", "_method", "_outcome", "id", "message", "sent_on")
 
     def __init__(self, id: Id, method: str, params: Payload) -> None:
         self.id = id
+        self._method = method
         self.message = encode_request(id, method, params)
         self.sent_on: EventStream | None = None
         self._answered = anyio.Event()
@@ -38,8 +55,13 @@ class Question:
         self._answered.set()
 
     async def answer(self) -> Payload:
-        """The result. Raises `RpcError` for an error the client answered, or when it has left."""
-        await self._answered.wait()
+        """The result. Raises `RpcError` for an error the client answered, or when it has left, and
+        `Unanswered` when it takes too long."""
+        limit = ANSWER_S.get(self._method)
+        with anyio.move_on_after(limit):
+            await self._answered.wait()
+        if limit is not None and not self._answered.is_set():
+            raise Unanswered(self._method, limit)
         if isinstance(self._outcome, Payload):
             return self._outcome
         raise self._outcome or RpcError(INTERNAL_ERROR, "no answer")

@@ -28,7 +28,7 @@ from nanobot.wire.exchange import Exchange, Meta, cancelled_by, read_meta
 from nanobot.wire.notifications import CHANGES, PREFIX
 from nanobot.wire.outbox import Outbox, one_line
 from nanobot.wire.peer import Peer
-from nanobot.wire.questions import Questions
+from nanobot.wire.questions import Questions, Unanswered
 from nanobot.wire.rpc import (
     BUSY,
     INVALID_REQUEST,
@@ -111,7 +111,7 @@ class _DuplexExchange(Exchange):
         try:
             self._outbox.put(one_line(question.message), must=True)
             return await question.answer()
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Unanswered):
             self._outbox.put(question.withdrawal, must=True)
             raise
         finally:
