@@ -17,7 +17,7 @@ LONGEST: Final = 4000
 """Characters of a command line that can be taken apart."""
 MOST_WORDS: Final = 400
 _MOST_STAGES: Final = 200
-_MOST_READINGS: Final = 20_000
+_MOST_READINGS: Final = 10_000
 _MOST_ROUNDS: Final = 40
 
 _PIECE: Final = re.compile(

@@ -31,7 +31,7 @@ _WHOLE_FOLDER: Final = "."
 """What a path that is not given is, where it need not be."""
 _GO_BELOW: Final = frozenset({"glob", "grep"})
 _LOOK_S: Final = 1.0
-"""How long the readings of one command line may be looked through; then the rule that refuses does."""
+"""How long one command line may be looked through; then the next rule that refuses does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,9 @@ def decide(levels: Sequence[Approvals | None], called: Called) -> Decision:
 
     A refusal at any level stands. Otherwise the innermost level with a matching rule decides.
     """
-    firsts = [_first(level, called) for level in levels if level is not None]
+    command = called.arguments.get("command")
+    line = _CommandLine(command) if isinstance(command, str) else None
+    firsts = [_first(level, called, line) for level in levels if level is not None]
     for rule in firsts:
         if rule is not None and not rule.allow:
             return Decision(verdict="refuse", rule=rule, reason=f"The rule at {rule.origin} refuses it.")
@@ -80,18 +82,18 @@ def covers(target: Reference, server: str, tool: str) -> bool:
     return target.server == server and target.tool in (None, tool)
 
 
-def _first(approvals: Approvals, called: Called) -> Rule | None:
-    return next((rule for rule in approvals.rules if _matches(rule, called)), None)
+def _first(approvals: Approvals, called: Called, line: _CommandLine | None) -> Rule | None:
+    return next((rule for rule in approvals.rules if _matches(rule, called, line)), None)
 
 
-def _matches(rule: Rule, called: Called) -> bool:
+def _matches(rule: Rule, called: Called, line: _CommandLine | None) -> bool:
     is_about_it = covers(rule.target, called.server, called.tool)
     if not is_about_it and (rule.allow or not covers(rule.target, called.server, called.own_name)):
         return False
-    return all(_holds(rule, matcher, name, called) for name, matcher in rule.when.items())
+    return all(_holds(rule, matcher, name, called, line) for name, matcher in rule.when.items())
 
 
-def _holds(rule: Rule, matcher: Matcher, name: str, called: Called) -> bool:
+def _holds(rule: Rule, matcher: Matcher, name: str, called: Called, line: _CommandLine | None) -> bool:
     is_path = called.server == SYSTEM and _PATHS.get(called.tool) == name
     if name not in called.arguments:
         is_default = is_path and name != "file_path" and not rule.allow
@@ -99,10 +101,10 @@ def _holds(rule: Rule, matcher: Matcher, name: str, called: Called) -> bool:
     value = called.arguments[name]
     if is_path and isinstance(value, str):
         return _path_holds(rule, matcher, value, called)
-    if called.server == SYSTEM and called.tool == "bash" and name == "command" and isinstance(value, str):
+    if line is not None and called.server == SYSTEM and called.tool == "bash" and name == "command":
         if rule.allow:
-            return holds(matcher, lambda leaf: plain.covers(leaf, value))
-        return _command_is_refused(matcher, value)
+            return holds(matcher, lambda leaf: plain.covers(leaf, str(value)))
+        return line.is_refused_by(matcher)
     if isinstance(value, str):
         return allows_text(matcher, value) if rule.allow else refuses_text(matcher, value)
     return holds(matcher, lambda leaf: is_meant(leaf, value, in_doubt=not rule.allow))
@@ -117,15 +119,29 @@ def _path_holds(rule: Rule, matcher: Matcher, path: str, called: Called) -> bool
         return not rule.allow
 
 
-def _command_is_refused(matcher: Matcher, command: str) -> bool:
-    """Whether some reading of the command line is meant, or there is more of it than is looked at."""
-    until = time.monotonic() + _LOOK_S
-    try:
-        for reading in command_readings(command):
+class _CommandLine:
+    """The command line of a call and what it may run, taken apart once for all rules that refuse."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._readings: Sequence[str] | None = None
+        self._until = 0.0
+
+    def is_refused_by(self, matcher: Matcher) -> bool:
+        """Whether some reading is meant, or there is more to look at than all rules together may take."""
+        if self._readings is None:
+            self._until = time.monotonic() + _LOOK_S
+            self._readings = self._taken_apart()
+        for reading in self._readings:
             if holds(matcher, lambda leaf, text=reading: is_meant(leaf, text, in_doubt=True)):
                 return True
-            if time.monotonic() > until:
+            if time.monotonic() > self._until:
                 return True
-    except Tangled:
-        return True
-    return False
+        return not self._readings
+
+    def _taken_apart(self) -> Sequence[str]:
+        """Its readings, none if it is too tangled."""
+        try:
+            return tuple(dict.fromkeys(command_readings(self._command)))
+        except Tangled:
+            return ()

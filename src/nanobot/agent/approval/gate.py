@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import anyio
 import msgspec
+from anyio import to_thread
 
 from nanobot.agent.approval.decision import Called, Decision, decide
 from nanobot.agent.input import prompt_of
@@ -42,7 +43,8 @@ class Gate:
         if agent.tool_approvals is None:
             return None
         called = called_by(agent, tool, arguments, call.folder or own_folder(self._home, call))
-        decision = decide([agent.tool_approvals], called)
+        # A tangled command line, or a slow disk, must not hold up anybody else.
+        decision = await to_thread.run_sync(decide, [agent.tool_approvals], called)
         if decision.verdict == "run":
             return None
         if decision.verdict == "refuse":
