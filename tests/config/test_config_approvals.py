@@ -133,6 +133,11 @@ def test_rules_of_a_later_document_come_first(folder: Folder) -> None:
                 ("helper", "promt", "did you mean 'prompt'? arguments: prompt, attachments"),
             )
         ),
+        *(
+            ({"tool": tool, "allow": False, "when": {name: matcher}}, "bad-matcher", "write `~/`")
+            for tool, name in (("read", "file_path"), ("grep", "path"), ("bash", "workdir"))
+            for matcher in ({"startsWith": "${HOME}/x"}, {"anyOf": [{"in": ["a", "${X}"]}]})
+        ),
         ({"tool": "nanobot.system/Bash", "allow": False}, "bad-rule", "did you mean 'bash'?"),
         ({"tool": "nanobot.system/hammer", "allow": False}, "bad-rule", "has no such tool"),
         ({"tool": "bash", "allow": True, "unless": {}}, "unknown-key", "unless"),
@@ -173,6 +178,7 @@ def test_every_argument_of_a_built_in_tool_may_be_named(folder: Folder) -> None:
     ]
     rules.append({"tool": "helper", "allow": False, "when": {"prompt": {"contains": "x"}}})
     rules.append({"tool": "webFetch", "allow": False, "when": {"url": {"startsWith": "http:"}}})
+    rules.append({"tool": "bash", "allow": False, "when": {"command": {"contains": "${HOME}"}}})
     rules.append({"tool": "tracker/close", "allow": False, "when": {"anything": {"equals": 1}}})
     written(folder, rules)
     assert len(rules_of(folder)) == len(rules)

@@ -28,6 +28,7 @@ from nanobot.config.shapes import nearest, spellings
 from nanobot.config.view import View
 
 LONGEST_PATTERN: Final = 1000
+_PATHS: Final = frozenset({"file_path", "path", "workdir"})
 _EVERYTHING: Final = "{} fits every text; leave the argument out of `when` if any value will do."
 _OPERATORS: Final = {
     spelling: operator
@@ -88,6 +89,8 @@ def _rule(rule: View, known: Known, is_visible: Callable[[Reference], bool]) -> 
         return None
     if (arguments := _arguments(target, known)) is not None:
         _check_arguments(rule, name, arguments)
+    if target.server == SYSTEM:
+        _check_paths(rule)
     return Rule(target=target, allow=rule.value("allow"), when=when, origin=rule.at)
 
 
@@ -106,6 +109,14 @@ def _check_arguments(rule: View, tool: str, arguments: Collection[str]) -> None:
             message = f"{tool!r} has no argument {name[:64]!r}, so the rule would never match."
             place = rule.place.key("when").key(name)
             place.error("bad-rule", entry.key_at, message, _suggested(name, arguments, "arguments"))
+
+
+def _check_paths(rule: View) -> None:
+    for name, entry in rule.entries("when").items():
+        if name in _PATHS and "${" in str(plain(entry.node)):
+            message = "`${…}` means nothing in a rule, so this path would never match."
+            hint = "write `~/` for your home, or a path from the folder of the conversation"
+            rule.place.key("when").key(name).error("bad-matcher", entry.node.at, message, hint)
 
 
 def _suggested(word: str, known: Collection[str], kind: str) -> str:
