@@ -76,6 +76,21 @@ def test_rules_of_a_later_document_come_first(folder: Folder) -> None:
     assert [rule.allow for rule in approvals.rules] == [False, True]
 
 
+EMPTY: list[tuple[Any, str]] = [
+    ({"allOf": []}, "at least one matcher"),
+    ({"containsAll": []}, "at least one value, found an empty one"),
+    ({"in": []}, "at least one value"),
+    ({"startsWith": ""}, "fits every text"),
+    ({"contains": ""}, "fits every text"),
+    ({"matches": ""}, "fits every text"),
+    ({"matches": "(git)?"}, "fits every text"),
+    ({"matches": "(?!git)"}, "fits every text"),
+    ({"matches": ".*"}, "fits every text"),
+    ({"containsAll": ["a", ""]}, "fits every text"),
+    ({"anyOf": [{"equals": "a"}, {"startsWith": ""}]}, "fits every text"),
+]
+
+
 @pytest.mark.parametrize(
     ("rule", "code", "words"),
     [
@@ -107,19 +122,7 @@ def test_rules_of_a_later_document_come_first(folder: Folder) -> None:
         *(
             ({"tool": "bash", "allow": allow, "when": {"command": matcher}}, "bad-matcher", words)
             for allow in (True, False)
-            for matcher, words in (
-                ({"allOf": []}, "at least one matcher"),
-                ({"containsAll": []}, "at least one value, found an empty one"),
-                ({"in": []}, "at least one value"),
-                ({"startsWith": ""}, "fits every text"),
-                ({"contains": ""}, "fits every text"),
-                ({"matches": ""}, "fits every text"),
-                ({"matches": "(git)?"}, "fits every text"),
-                ({"matches": "(?!git)"}, "fits every text"),
-                ({"matches": ".*"}, "fits every text"),
-                ({"containsAll": ["a", ""]}, "fits every text"),
-                ({"anyOf": [{"equals": "a"}, {"startsWith": ""}]}, "fits every text"),
-            )
+            for matcher, words in EMPTY
         ),
         *(
             ({"tool": tool, "allow": allow, "when": {name: {"equals": "x"}}}, "bad-rule", words)
@@ -182,3 +185,24 @@ def test_every_argument_of_a_built_in_tool_may_be_named(folder: Folder) -> None:
     rules.append({"tool": "tracker/close", "allow": False, "when": {"anything": {"equals": 1}}})
     written(folder, rules)
     assert len(rules_of(folder)) == len(rules)
+
+
+@pytest.mark.parametrize(
+    ("matcher", "is_loose"),
+    [
+        ({"contains": "pytest"}, True),
+        ({"containsAll": ["make", "--dry-run"]}, True),
+        ({"anyOf": [{"startsWith": "make"}, {"contains": "pytest"}]}, True),
+        ({"allOf": [{"contains": "a"}, {"contains": "b"}]}, True),
+        ({"allOf": [{"startsWith": "make "}, {"contains": "--dry-run"}]}, False),
+        ({"anyOf": [{"startsWith": "make"}, {"in": ["pytest"]}]}, False),
+    ],
+)
+def test_an_allowing_rule_that_any_command_can_fit_is_warned_of(
+    matcher: Any, is_loose: bool, folder: Folder
+) -> None:
+    written(folder, [{"tool": "bash", "allow": True, "when": {"command": matcher}}])
+    found = folder.findings("./nanobot.yaml")
+    assert ["any command at all" in one and "warning" in one for one in found] == [True] * is_loose
+    written(folder, [{"tool": "bash", "allow": False, "when": {"command": matcher}}])
+    assert folder.findings("./nanobot.yaml") == []

@@ -91,7 +91,25 @@ def _rule(rule: View, known: Known, is_visible: Callable[[Reference], bool]) -> 
         _check_arguments(rule, name, arguments)
     if target.server == SYSTEM:
         _check_paths(rule)
-    return Rule(target=target, allow=rule.value("allow"), when=when, origin=rule.at)
+    built = Rule(target=target, allow=rule.value("allow"), when=when, origin=rule.at)
+    command = when.get("command") if target.server == SYSTEM and target.tool == "bash" else None
+    if built.allow and command is not None and not _says_how_it_begins(command):
+        message = "This allows every command that has the text anywhere in it, so any command at all."
+        hint = "say how the command begins, with `startsWith` or `matches`"
+        rule.place.key("when").key("command").warning("bad-matcher", rule.at, message, hint)
+    return built
+
+
+def _says_how_it_begins(matcher: Matcher) -> bool:
+    match matcher:
+        case AnyOf(matchers):
+            return all(map(_says_how_it_begins, matchers))
+        case AllOf(matchers):
+            return any(map(_says_how_it_begins, matchers))
+        case Contains() | ContainsAll():
+            return False
+        case _:
+            return True
 
 
 def _arguments(target: Reference, known: Known) -> Collection[str] | None:
@@ -149,6 +167,7 @@ def _matcher(node: Node, place: Place) -> Matcher | None:
             if "" in (values := tuple(plain(operand))):
                 message = _EVERYTHING.format("An empty text in `containsAll`")
                 place.error("bad-matcher", operand.at, message)
+                return None
             return ContainsAll(values)
         case "startsWith", Scalar(value=str(prefix)):
             return StartsWith(prefix)
