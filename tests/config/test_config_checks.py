@@ -108,6 +108,18 @@ DIGEST = "a" * 64
             f"auth: {{apiKeys: [{{name: a, sha256: {DIGEST}}}, {{name: a, sha256: {DIGEST}}}]}}",
             "auth.apiKeys[1]: Two keys have the name 'a'.",
         ),
+        (
+            f"auth: {{apiKeys: [{{name: a, sha256: {DIGEST}}}, {{name: b, sha256: {DIGEST.upper()}}}]}}",
+            "auth.apiKeys[1]: 'a' and 'b' have the same key, so nobody could tell them apart.",
+        ),
+        ("auth: {apiKeys: []}", "auth.apiKeys: An empty list would leave everything open to everybody: name a key"),
+        *(
+            (
+                f"auth: {{trustedIssuer: 'https://i', trustedAudiences: x, jwks: '{jwks}'}}",
+                "auth.jwks: This is no JSON Web Key Set",
+            )
+            for jwks in ("{", "[]", '{"keys": []}', '"keys"')
+        ),
         ("auth: {trustedIssuer: https://i}", "auth.trustedIssuer: `trustedIssuer` needs `trustedAudiences` beside it."),
         ("auth: {trustedAudiences: x}", "auth.trustedAudiences: `trustedAudiences` needs `trustedIssuer` beside it."),
         ("auth: {jwks: '{}'}", "auth.jwks: `jwks` needs `trustedIssuer` beside it."),
@@ -413,3 +425,53 @@ def test_no_document_breaks_the_loader(folder: Folder, documents: list[Any], bui
     redact(config.document)
     for reference in (r for agent in config.agents.values() for r in (*agent.tools, *agent.mcp_servers)):
         assert reference.server in config.mcp_servers.keys() | config.agents.keys()
+
+
+@pytest.mark.parametrize(
+    ("document", "finding"),
+    [
+        ("mcpServers: {a: {url: 'http:///x'}}", "mcpServers.a.url: This is no address"),
+        ("mcpServers: {a: {url: 'http://x:99999/'}}", "mcpServers.a.url: This is no address"),
+        ("mcpServers: {a: {url: 'http://[x/'}}", "mcpServers.a.url: This is no address"),
+        ("llmProviders: {a: {baseURL: 'https://:8'}}", "llmProviders.a.baseURL: This is no address"),
+        ("llmProviders: {a: {baseURL: 'example.com'}}", "llmProviders.a.baseURL: A url begins with http"),
+        ("mcpServers: {a: {url: 'http://x/', headers: {'A\\r\\nB': x}}}", "The name of a header is made of"),
+        ("mcpServers: {a: {url: 'http://x/', headers: {'A B': x}}}", "The name of a header is made of"),
+        ('mcpServers: {a: {url: "http://x/", headers: {A: "x\\r\\nB: y"}}}', "headers.A: The value of a header is one line."),
+        ('llmProviders: {a: {headers: {A: "x\\ny"}}}', "headers.A: The value of a header is one line."),
+        *(
+            (f"mcpServers: {{a: {{url: 'http://x/', headers: {{{name}: x}}}}}}", f"The header '{name}' belongs to the protocol")
+            for name in ("Host", "Mcp-Session-Id", "content-length", "Transfer-Encoding", "Connection")
+        ),
+        ("mcpServers: {a: {url: 'http://x/', oauth: {allowHosts: ['http://x']}}}", "oauth.allowHosts[0]: This is no host"),
+        ("mcpServers: {a: {command: x, sandbox: {network: proxy, allowHosts: ['http://x']}}}", "allowHosts[0]: This is no host"),
+        ("server: {allowedHosts: ['http://x']}", "server.allowedHosts[0]: This is no host"),
+        ("server: {allowedHosts: ['*']}", "server.allowedHosts[0]: This is no host"),
+        ("server: {corsOrigins: ['*']}", "server.corsOrigins[0]: Origins are named one by one"),
+        ("server: {corsOrigins: ['https://x/app']}", "server.corsOrigins[0]: Origins are named one by one"),
+        ("server: {corsOrigins: [example.com]}", "server.corsOrigins[0]: Origins are named one by one"),
+    ],
+)  # fmt: skip
+def test_what_http_does_not_take_is_reported(folder: Folder, document: str, finding: str) -> None:
+    folder.write("x.yaml", document)
+    assert any(finding in found for found in folder.findings("./x.yaml")), folder.findings("./x.yaml")
+
+
+def test_what_http_takes_is_not_reported(folder: Folder) -> None:
+    folder.write(
+        "x.yaml",
+        """
+        mcpServers:
+          a:
+            url: https://example.com:8443/mcp?x=${KEY}
+            headers: {Authorization: "Bearer ${KEY}", X-Team: "a b", Accept: application/json, "${KEY}": x}
+            oauth: {allowHosts: ["*.intranet.example", 10.1.0.0/16, "fd00::/8", sso_1.example]}
+          b: {url: "${URL}"}
+          c: {command: x, url: "http://127.0.0.1:${port:mcp}/mcp"}
+        server:
+          allowedHosts: [bot.example.com, "bot.example.com:8443", "[::1]", "[::1]:80"]
+          corsOrigins: ["https://app.example.com", "http://localhost:5173/", "https://[::1]:8"]
+        """,
+    )
+    folder.env |= {"KEY": "k", "URL": "http://x/"}
+    assert folder.findings("./x.yaml") == []

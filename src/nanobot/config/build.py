@@ -16,6 +16,7 @@ from nanobot.config.callers import check_personal, personal_headers
 from nanobot.config.diagnostics import Diagnostics
 from nanobot.config.fields import read_fields
 from nanobot.config.hook_circles import check_hook_circles
+from nanobot.config.http_values import check_address, check_headers, check_hosts, check_origins
 from nanobot.config.keys import DOCUMENT
 from nanobot.config.merge import merge
 from nanobot.config.model import (
@@ -219,6 +220,8 @@ def _with_entrypoint(document: Entries, items: tuple[Scalar, ...]) -> Entries:
 
 
 def _provider(name: str, view: View) -> LlmProvider:
+    check_address(view, "baseURL")
+    check_headers(view, "headers")
     return LlmProvider(
         name=name,
         dialect=view.value("dialect") or builtin.dialect_of(name) or "OpenAIResponses",
@@ -271,6 +274,8 @@ def _publish(view: View, known: Known) -> Publish:
 
 def _server_settings(view: View) -> ServerSettings:
     default = ServerSettings()
+    check_hosts(view, "allowedHosts")
+    check_origins(view, "corsOrigins")
     return ServerSettings(
         allowed_hosts=view.names("allowedHosts"),
         cors_origins=view.names("corsOrigins"),

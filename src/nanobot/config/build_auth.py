@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from ipaddress import ip_network
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,6 +15,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 def build_auth(auth: View, server: View) -> AuthSettings:
     """Section `auth`; `server` is the section where trusted proxies stand."""
     _check_together(auth)
+    _check_jwks(auth)
     for key in (
         "oauthJwksUrl",
         "apiKeyAuthWebhookUrl",
@@ -73,6 +75,12 @@ def public_url(server: View) -> str:
 
 def _api_keys(auth: View) -> tuple[ApiKey, ...]:
     keys: dict[str, ApiKey] = {}
+    digests: dict[str, str] = {}
+    if auth.has("apiKeys") and not auth.value("apiKeys"):
+        message = (
+            "An empty list would leave everything open to everybody: name a key, or leave it out."
+        )
+        auth.place.key("apiKeys").error("bad-auth", auth.origin("apiKeys"), message)
     for index, key in enumerate(auth.mappings("apiKeys")):
         place = auth.place.key("apiKeys").item(index)
         name, digest = key.text("name").strip(), key.text("sha256").lower()
@@ -80,9 +88,26 @@ def _api_keys(auth: View) -> tuple[ApiKey, ...]:
             place.error("bad-auth", key.at, "A key needs `name` and `sha256`.")
         elif name in keys:
             place.error("bad-auth", key.at, f"Two keys have the name {name!r}.")
+        elif digest in digests:
+            message = f"{digests[digest]!r} and {name!r} have the same key, so nobody could tell them apart."
+            place.error("bad-auth", key.at, message)
         else:
-            keys[name] = ApiKey(name=name, sha256=digest)
+            keys[name], digests[digest] = ApiKey(name=name, sha256=digest), name
     return tuple(keys.values())
+
+
+def _check_jwks(auth: View) -> None:
+    """The text of a key set, unless it comes from the environment. The keys in it are read when we start."""
+    written = auth.text("jwks")
+    if not written or "${" in written:
+        return
+    try:
+        keys = json.loads(written)["keys"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        keys = None
+    if not isinstance(keys, list) or not keys:
+        message = 'This is no JSON Web Key Set, which looks like {"keys": [{"kty": …}]}.'
+        auth.place.key("jwks").error("bad-value", auth.origin("jwks"), message)
 
 
 def _check_together(auth: View) -> None:

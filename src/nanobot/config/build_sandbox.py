@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nanobot.config.http_values import check_permitted
 from nanobot.config.model import ImageSource, SandboxSettings
 from nanobot.config.view import View
 
@@ -28,6 +29,7 @@ def build_sandbox(server: View) -> SandboxSettings | None:
         )
     sandbox = server.under("sandbox")
     memory: str = sandbox.text("memory")
+    check_permitted(sandbox, "allowHosts")
     return SandboxSettings(
         network=sandbox.value("network", "proxy" if _is_remote(server.at.source) else "host"),
         allow_hosts=sandbox.names("allowHosts"),

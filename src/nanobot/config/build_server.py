@@ -10,6 +10,7 @@ from nanobot.config import builtin
 from nanobot.config.build_hooks import build_hooks
 from nanobot.config.build_sandbox import build_sandbox, build_source, check_container, in_container
 from nanobot.config.callers import value_of_the_caller
+from nanobot.config.http_values import OURS, check_address, check_headers, check_permitted
 from nanobot.config.json_schema import check_schema
 from nanobot.config.model import EnvVar, McpServer, OAuthSettings, ToolOverride
 from nanobot.config.references import Known
@@ -94,10 +95,8 @@ def _check_shape(name: str, server: View) -> None:
     _check_type(name, server, url)
     if not (is_started and url):
         _reject(server, "ports", name, "`ports` are for servers with both `command` and `url`")
-    if url and not url.startswith(("http://", "https://", "${")):
-        server.place.key("url").error(
-            "bad-value", server.origin("url"), "A url begins with http:// or https://."
-        )
+    check_address(server, "url")
+    check_headers(server, "headers", ours=OURS)
 
 
 _TRANSPORTS: Mapping[str, Literal["streamableHttp", "sse"]] = {
@@ -147,6 +146,7 @@ def _oauth(server: View) -> OAuthSettings | None:
         oauth.place.key("clientSecret").error(
             "bad-value", oauth.origin("clientSecret"), "A clientSecret needs the clientId it belongs to."
         )
+    check_permitted(oauth, "allowHosts")
     return OAuthSettings(
         client_id=oauth.text("clientId"),
         client_secret=oauth.text("clientSecret"),
