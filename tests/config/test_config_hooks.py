@@ -167,3 +167,24 @@ def test_hooks_of_every_message_wait_for_nobody(tmp_path: Path) -> None:
     assert servers_with(tmp_path, a={"*": "b/x"}, b={"*": "a/x"}) == []
     assert servers_with(tmp_path, a={"initialize": "b/x"}, b={"*?method=initialize": "a/x"}) == []
     assert servers_with(tmp_path, a={"initialize": "b/x"}, b={"resources/read": "a/x"}) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("tool/call", "did you mean 'tools/call'?"),
+        ("Tools/Call?direction=request", "did you mean 'tools/call'?"),
+        ("sampling/createMesage", "did you mean 'sampling/createMessage'?"),
+        ("acme/deploy", "an extension may have it"),
+    ],
+)
+def test_a_method_that_mcp_does_not_have_is_warned_of(tmp_path: Path, key: str, hint: str) -> None:
+    found = of_server(tmp_path, {key: ["pay/check"]})
+    [one] = found.diagnostics
+    assert found.config is not None
+    assert (one.severity, one.code, one.hint) == ("warning", "unknown-method", hint)
+
+
+def test_what_hooks_see_is_not_warned_of(tmp_path: Path) -> None:
+    keys = ["*", "tools/call", "ping", "initialize", "tasks/get", "notifications/message?direction=request"]
+    assert of_server(tmp_path, {key: ["!optional:https://example.com/"] for key in keys}).diagnostics == ()

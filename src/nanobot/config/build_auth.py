@@ -77,9 +77,7 @@ def _api_keys(auth: View) -> tuple[ApiKey, ...]:
     keys: dict[str, ApiKey] = {}
     digests: dict[str, str] = {}
     if auth.has("apiKeys") and not auth.value("apiKeys"):
-        message = (
-            "An empty list would leave everything open to everybody: name a key, or leave it out."
-        )
+        message = "An empty list would leave everything open to everybody: name a key, or leave it out."
         auth.place.key("apiKeys").error("bad-auth", auth.origin("apiKeys"), message)
     for index, key in enumerate(auth.mappings("apiKeys")):
         place = auth.place.key("apiKeys").item(index)

@@ -15,6 +15,7 @@ from nanobot.config.diagnostics import Place
 from nanobot.config.model import HookMapping, HookTarget
 from nanobot.config.places import Origin, Reference
 from nanobot.config.references import Known
+from nanobot.config.shapes import nearest
 from nanobot.config.view import View
 
 Owner = Literal["server", "agent", "session"]
@@ -38,6 +39,16 @@ NOT_SEEN: Final = frozenset(
     }
 )
 """What we tell a server, and it us, about the connection alone. No hook sees it, so naming it is an error."""
+METHODS: Final = frozenset(
+    "initialize server/discover ping tools/list tools/call prompts/list prompts/get "
+    "resources/list resources/templates/list resources/read resources/subscribe "
+    "resources/unsubscribe completion/complete logging/setLevel roots/list "
+    "sampling/createMessage elicitation/create tasks/get tasks/update tasks/result "
+    "tasks/cancel tasks/list notifications/initialized notifications/progress "
+    "notifications/message notifications/resources/updated notifications/elicitation/complete "
+    "notifications/tasks notifications/tasks/status".split()
+)
+"""What MCP and the extensions that we know call messages. Servers may have more."""
 SCRIPTS: Final = (".js", ".mjs", ".ts")
 
 _ALREADY_DONE: Final = f"{builtin.SYSTEM}/config"
@@ -77,6 +88,10 @@ def _check_event(owner: Owner, event: str, params: Mapping[str, str], at: Origin
         place.error("bad-hook", at, f"There is no event {event!r} here; known: {', '.join(events)}, *.")
     elif owner == "server" and event in NOT_SEEN:
         place.error("bad-hook", at, f"Hooks do not run for {event!r}, which belongs to the connection.")
+    elif owner == "server" and event != "*" and event not in METHODS:
+        near = nearest(event, {method: method for method in METHODS})
+        hint = f"did you mean {near!r}?" if near else "an extension may have it"
+        place.warning("unknown-method", at, "MCP has no such method, so this may never run.", hint)
     if unknown := sorted(params.keys() - set(allowed)):
         hint = f"known: {', '.join(allowed)}" if allowed else "this event has no parameters"
         place.error("bad-hook", at, f"No event has {', '.join(unknown)}, so this would never run.", hint)
