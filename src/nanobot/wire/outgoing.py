@@ -51,14 +51,14 @@ class Outgoing:
     stops it, one to the client's model does not. `timeout_s` None: no limit.
     """
 
-    __slots__ = ("_latest", "_questions", "call", "clock", "id", "timeout_s")
+    __slots__ = ("_begun", "_questions", "call", "clock", "id", "timeout_s")
 
     def __init__(self, id: int, call: Call, timeout_s: float | None) -> None:
         now = asyncio.get_running_loop().time()
         self.id = id
         self.call = call
         self.timeout_s = timeout_s
-        self._latest = now + max(LONGEST_S, timeout_s or 0)
+        self._begun = now
         self._questions = 0
         # Half the price of an anyio scope, and every relayed call pays it.
         self.clock = asyncio.timeout_at(None if timeout_s is None else now + timeout_s)
@@ -115,7 +115,8 @@ class Outgoing:
     def wind_up(self) -> None:
         """The server gave a sign of life: its time begins again."""
         if not self._questions and self.timeout_s is not None:
-            self._wind(min(asyncio.get_running_loop().time() + self.timeout_s, self._latest))
+            latest = self._begun + max(LONGEST_S, self.timeout_s)
+            self._wind(min(asyncio.get_running_loop().time() + self.timeout_s, latest))
 
     def _wind(self, until: float | None) -> None:
         with suppress(RuntimeError):  # its time is over, or nobody waits any more
