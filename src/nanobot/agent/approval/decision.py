@@ -115,7 +115,7 @@ def _path_holds(rule: Rule, matcher: Matcher, path: str, called: Called) -> bool
         if rule.allow:
             return allows_path(matcher, path, called.folder)
         return refuses_path(matcher, path, called.folder, goes_below=called.tool in _GO_BELOW)
-    except ValueError:  # a NUL, half a surrogate pair
+    except ValueError:  # a NUL, half a surrogate pair, far too long
         return not rule.allow
 
 

@@ -146,11 +146,11 @@ def _shown(tool: Tool, arguments: Mapping[str, Any]) -> str:
     left_out: list[str] = []
     room = _LONGEST_SHOWN
     for name in dict.fromkeys([*known, *arguments]):
-        text = _legible(msgspec.json.format(msgspec.json.encode(arguments[name]), indent=2).decode())
+        text = msgspec.json.format(msgspec.json.encode(arguments[name]), indent=2).decode()
         if len(text) > _LONGEST_VALUE:
             left_out.append(f"{len(text) - _LONGEST_VALUE} characters of {name[:40]!r}")
             text = f"{text[: _LONGEST_VALUE // 2]} … {text[-_LONGEST_VALUE // 2 :]}"
-        line = f"{_legible(msgspec.json.encode(name[:200]).decode())}: {text}"
+        line = _legible(f"{msgspec.json.encode(name[:200]).decode()}: {text}")
         room -= len(line)
         if room < 0:
             left_out.append(f"{len(arguments) - len(lines)} whole arguments")

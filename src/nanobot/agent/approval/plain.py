@@ -20,6 +20,7 @@ LONGEST: Final = 4000
 _PLAIN: Final = re.compile(r"""[A-Za-z0-9 _.,:=/@%+'"-]|(?<=[A-Za-z0-9~^])[~^]""")
 """A character that means itself, quotes included: they only join words. `HEAD~2` is plain, `~/x` is not."""
 _ASSIGNMENT: Final = re.compile(r"\s*[A-Za-z_]\w*\+?=")
+_SEPARATORS: Final = (";", "&", "|", "(", "{", "`", "!", "\n")
 _MOST_SIGNS: Final = 16
 _OTHERS: Final = string.punctuation + "x0 \n\ue000"
 
@@ -43,11 +44,16 @@ def covers(leaf: Leaf, command: str) -> bool:
 
 
 def _goes_on_plainly(command: str, known: int) -> bool:
-    """Whether plain words follow the first `known` characters, the last of which are a whole word."""
+    """Whether plain words follow the first `known` characters, the last of which are a whole word.
+
+    They must belong to a command that is known: behind `make &` another one would begin.
+    """
     if 0 < known < len(command) and command[known] != " ":
         last = command[known - 1]
         if last.isalnum() or last in "_'\"":  # `ls` is not `lsof`
             return False
+    if command[:known].rstrip(" ").endswith(_SEPARATORS) and command[known:].strip(" "):
+        return False
     return len(command) <= LONGEST and not _signs(command, known)
 
 

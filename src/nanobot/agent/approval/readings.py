@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from nanobot.agent.approval.matching import Leaf, holds, is_meant, with_texts
 from nanobot.config.approvals import AllOf, AnyOf, Equals, In, Matcher, StartsWith
 
+_LONGEST_PATH: Final = 10_000
 _SLASHES: Final = re.compile(r"[/\\]")
 
 
@@ -90,6 +91,8 @@ def _rebased(matcher: Matcher, folder: Path | None) -> Matcher:
 
 def _real(text: str, folder: Path | None) -> str:
     """Absolute, without `..` and links. A `/` at the end stays: as a prefix it means something."""
+    if len(text) > _LONGEST_PATH:
+        raise ValueError("this is too long for a path")
     path = os.path.realpath(os.path.join(folder or Path.cwd(), text))
     return path + "/" if text.endswith("/") and not path.endswith("/") else path
 
