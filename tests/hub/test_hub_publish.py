@@ -146,6 +146,36 @@ async def test_a_dead_server_is_named_and_takes_nothing_away() -> None:
     ]
 
 
+async def test_a_name_that_a_server_without_a_list_may_have_is_not_called_unknown() -> None:
+    dead, alive = Server("dead", is_down=True), Server("alive", [tool("t")])
+    asked = [
+        ("tools/call", {"name": "x"}),
+        ("prompts/get", {"name": "x"}),
+        ("resources/read", {"uri": "x://y"}),
+        ("resources/subscribe", {"uri": "x://y"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {}}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "x://{y}"}, "argument": {}}),
+    ]
+    servers = {"dead": McpServer(name="dead"), "alive": McpServer(name="alive")}
+    both = Publish(mcp_servers=refs("dead", "alive"))
+    async with publishing(
+        Publish(mcp_servers=refs("dead", "alive")), dead, alive, mcp_servers=servers
+    ) as client:
+        for method, params in asked:
+            with pytest.raises(RpcError, match=r"could not be looked up: .*'dead'.* it crashed") as refused:
+                await client.ask(method, **params)
+            assert refused.value.rpc_code == INTERNAL_ERROR
+            assert refused.value.data is not None
+            assert refused.value.data.value["server"] == "dead"
+            assert refused.value.data.value["retryable"] is True
+    elsewhere = servers | {"dead": McpServer(name="dead", tool_prefix="d_")}
+    async with publishing(both, dead, alive, mcp_servers=elsewhere) as client:
+        with pytest.raises(RpcError, match="unknown tool 'x'"):  # it would be called d_x
+            await client.ask("tools/call", name="x")
+        with pytest.raises(RpcError, match="tool 'd_x' could not be looked up"):
+            await client.ask("tools/call", name="d_x")
+
+
 async def test_a_list_with_nothing_but_failures_is_an_error_that_names_each() -> None:
     servers = Server("a", is_down=True), Server("b", is_down=True)
     async with publishing(Publish(mcp_servers=refs("a", "b")), *servers) as client:

@@ -163,6 +163,7 @@ async def test_no_more_than_the_most_connections_are_opened_and_the_refusal_says
         three = await SharingClient(nanobot, "ann").begin()
         refused = await three.ask("tools/call", name="attempt", arguments={"code": ""})
         assert "mcpServers.probe.maxConnections" in refused["error"]["message"]
+        assert refused["error"]["code"] == -32000
         await two.end()
         assert await three.pid()
 

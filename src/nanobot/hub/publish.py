@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import msgspec
 from nanobot.config.expand import expand
 from nanobot.config.model import Agent, Config
 from nanobot.config.places import Reference
-from nanobot.errors import ConfigError
+from nanobot.errors import Busy, ConfigError
 from nanobot.hub.followed import Followed
 from nanobot.hub.hub import MAX_ACCOUNTS, Hub, is_forwarded, object_text
 from nanobot.hub.offers import Offers
@@ -29,6 +29,7 @@ from nanobot.wire.extensions import SHOWS_APPS, shows_apps
 from nanobot.wire.notifications import ROOTS_CHANGED
 from nanobot.wire.parameter_headers import check
 from nanobot.wire.rpc import (
+    BUSY,
     EMPTY,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -69,6 +70,7 @@ class Publisher:
         self._greeting = greeting
         self._lists_anew = lists_anew
         self._agents = config.agents
+        self._prefixes = {name: server.tool_prefix for name, server in config.mcp_servers.items()}
         self._declared = config.env_vars
         self._env = config.env
         self._hub = hub
@@ -189,7 +191,7 @@ class Publisher:
         uri = _text(members, "uri")
         owner = await self._offers_to(call.caller.account).find_resource(uri, call.caller)
         if owner is None:
-            raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
+            raise self._unknown_resource(uri, call)
         return await self._forward(owner, "resources/read", members, None, call)
 
     async def _set_level(self, params: Payload, call: Call) -> Payload:
@@ -207,7 +209,7 @@ class Publisher:
         if server is None:
             owner = await self._offers_to(account).find_resource(uri, call.caller)
             if owner is None:
-                raise RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", Payload.of({"uri": uri}))
+                raise self._unknown_resource(uri, call)
             server = owner.server
         if not self._hub.is_inside(server):  # one in this process needs no asking
             await self._hub.request(server, "resources/subscribe", _for_server(members), call)
@@ -239,7 +241,9 @@ class Publisher:
         name = _text(ref, field)
         owner = await offer.find(name, call.caller)
         if owner is None:
-            raise RpcError(INVALID_PARAMS, f"nothing to complete: {kind} {name!r} is unknown")
+            what, among = ("prompt", "prompts") if kind == "ref/prompt" else ("template", "templates")
+            unlisted = self._unlisted(what, name, (among,), call)
+            raise unlisted or RpcError(INVALID_PARAMS, f"nothing to complete: {kind} {name!r} is unknown")
         members["ref"] = msgspec.Raw(_encode(ref | {field: msgspec.Raw(_encode(owner.own_name))}))
         try:
             return await self._forward(owner, "completion/complete", members, None, call)
@@ -271,9 +275,39 @@ class Publisher:
         return offers
 
     def _unknown(self, what: str, name: str, kind: Kind, call: Call) -> RpcError:
+        if (unlisted := self._unlisted(what, name, (kind,), call)) is not None:
+            return unlisted
         missing = self._offers_to(call.caller.account).lists[kind].view.known().missing
         data = Payload.of({"errors": error_list(missing)}) if missing else None
         return RpcError(INVALID_PARAMS, f"unknown {what} {name!r}", data)
+
+    def _unknown_resource(self, uri: str, call: Call) -> RpcError:
+        unlisted = self._unlisted("resource", uri, ("resources", "templates"), call)
+        data = Payload.of({"uri": uri})
+        return unlisted or RpcError(RESOURCE_NOT_FOUND, f"unknown resource {uri!r}", data)
+
+    def _unlisted(self, what: str, name: str, kinds: Sequence[Kind], call: Call) -> RpcError | None:
+        """What is said of a name that may be of a server whose list is not there; None if there is none such.
+
+        Then the client's request may be quite right, and nobody but us is to blame.
+        """
+        lists = self._offers_to(call.caller.account).lists
+        missing = [one for kind in kinds for one in lists[kind].view.known().missing if one.is_unlisted]
+        if "tools" in kinds:
+            missing = [one for one in missing if name.startswith(self._prefixes.get(one.server, ""))]
+        if not missing:
+            return None
+        first = missing[0]
+        reasons = " ".join(dict.fromkeys(one.message for one in missing))
+        data: dict[str, Any] = {
+            "server": first.server,
+            "reason": first.message,
+            "errors": error_list(missing),
+        }
+        if any(one.is_passing for one in missing):
+            data["retryable"] = True
+        code = BUSY if all(one.code == Busy.code for one in missing) else INTERNAL_ERROR
+        return RpcError(code, f"the {what} {name!r} could not be looked up: {reasons}", Payload.of(data))
 
     def _tell(self, kind: Kind, account: str | None) -> None:
         """Announce a change of the hub to accounts that see it in what we publish and have read that."""

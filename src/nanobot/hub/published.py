@@ -46,6 +46,16 @@ class Missing:
         """Whether the server itself failed, as opposed to being slow or not having the thing."""
         return self.code not in ("pending", "not_found", "reference")
 
+    @property
+    def is_unlisted(self) -> bool:
+        """Whether it is not known what the server has."""
+        return self.is_failure or self.code == "pending"
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether the same request may well succeed a while later, without anybody doing anything."""
+        return self.code in ("pending", "busy", "upstream.unavailable", "upstream.timeout")
+
 
 @dataclass(frozen=True)  # without slots, for what is worked out once
 class Listing:
