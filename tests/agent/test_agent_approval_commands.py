@@ -54,6 +54,8 @@ QUOTED = (
     "bash -c {}",
     "bash -xc {}",
     "eval {}",
+    "X={}; eval $X",
+    'X={}; Y=$X; bash -c "$Y"',
     "env -i PATH=$PATH bash -c {}",
     "A=1 B='x y' bash -c {}",
     "bash <<< {}",

@@ -359,6 +359,9 @@ cu$(: "(")rl x
 cu``rl x
 cu${x:-r}l x
 ${x:-curl} y
+x=curl; $x y
+x='curl y'; eval "$x"
+export x=cu; y=${x}rl; $y z
 $'cu\x72l' x
 $'\143url' x
 $'c\u0075rl' x

@@ -93,7 +93,11 @@ async def world(
         choice = Choice(dict.fromkeys(config.agents, model))
 
         def connect(
-            server: McpServer, account: str, last_era: Era | None, continuation: Continuation | None
+            server: McpServer,
+            account: str,
+            last_era: Era | None,
+            continuation: Continuation | None,
+            with_apps: bool,
         ) -> Upstream:
             server = replace(server, is_trusted=trusts_guests)
             return Upstream(server, http=http, env={}, version="1", account=account, last_era=last_era)

@@ -49,6 +49,11 @@ _INSIDE: Final = r"(?:[^()$]|\$(?!\())"
 _SUBSTITUTION: Final = re.compile(  # without one in it, its brackets in pairs
     rf"\$\((?:{_INSIDE}|\((?:{_INSIDE}|\({_INSIDE}*+\))*+\))*+\)"
 )
+_VARIABLE: Final = re.compile(
+    r"(?:(?<=[\s;&|(`{])|\A)(?P<name>[A-Za-z_]\w*)=(?P<value>(?:'[^']*'|\"[^\"]*\"|\\.|[^\s;&|()'\"\\])*)"
+    r"|\$(?:\{(?P<braced>[A-Za-z_]\w*)\}|(?P<bare>[A-Za-z_]\w*))",
+    re.ASCII,
+)
 _CLASS: Final = re.compile(r"\[([^\]\s])\]")
 _BRACES: Final = re.compile(r"\{([^{}]*(?:,|\.\.)[^{}]*)\}")
 _WORD_ENDS: Final = frozenset(" \t\r\n\f\v;&|(){}")
@@ -95,6 +100,7 @@ def command_readings(command: str) -> Iterator[str]:
             _joined(words),
             _joined(_words(stage, double=_RAW)),
             _expanded(stage),
+            _assigned(stage),
             _without_comments(stage),
             _decoded(stage, _NUMBER),
             _decoded(stage, _CODE),
@@ -191,6 +197,24 @@ def _expanded(text: str) -> str:
     if inner == text and "$(" in text:  # brackets that do not come in pairs
         raise Tangled
     return _without_braces(inner)
+
+
+def _assigned(text: str) -> str:
+    """The text with the values of the variables that it sets itself, each where it is used after that."""
+    known: dict[str, str] = {}
+
+    def value(found: re.Match[str]) -> str:
+        if not found["name"]:
+            return known.get(found["braced"] or found["bare"], found[0])
+        made = _MADE_UP.sub("", _VARIABLE.sub(value, found["value"])).rstrip("$")
+        if "$(" in made:  # what a command prints
+            made = ""
+        known[found["name"]] = made
+        if len(made) > LONGEST:
+            raise Tangled
+        return found[0]
+
+    return _VARIABLE.sub(value, text)
 
 
 def _without_braces(text: str) -> str:
