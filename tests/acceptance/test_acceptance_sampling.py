@@ -118,7 +118,7 @@ async def test_roots_of_the_operator_come_after_those_of_the_client(
     tmp_path: Path, client: str, server: str
 ) -> None:
     (tmp_path / "ours").mkdir()
-    run = ("--roots", f"shown:{tmp_path / 'ours'}", "-r", str(tmp_path))
+    run = ("--roots", f"x:{tmp_path / 'ours'}", "-r", str(tmp_path))
     ours = f"{(tmp_path / 'ours').as_uri()}, {tmp_path.as_uri()}"
     for callbacks, expected in (
         ({"list_roots_callback": rooted}, f"file:///theirs, {ours}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,7 +42,8 @@ def read_roots(written: Sequence[str], folder: Path) -> list[Root]:
 def _root(text: str, folder: Path) -> Root:
     is_writable = text.endswith(_WRITABLE)
     name, colon, place = text.removesuffix(_WRITABLE).partition(":")
-    if not colon or "/" in name or "\\" in name or len(name) == 1:  # one letter: a drive
+    is_drive = os.name == "nt" and len(name) == 1
+    if not colon or is_drive or "/" in name or "\\" in name:
         name, place = "", text.removesuffix(_WRITABLE)
     path = (folder / Path(place).expanduser()).resolve()
     if not path.is_dir():
