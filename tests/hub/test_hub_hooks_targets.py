@@ -310,3 +310,16 @@ def test_the_vendored_script_is_the_one_that_is_described() -> None:
     vendor = Path(__file__).parents[2] / "src/nanobot/hub/hooks/vendor"
     digest = hashlib.sha256((vendor / "sucrase.js").read_bytes()).hexdigest()
     assert digest in (vendor / "README.md").read_text()
+
+
+async def test_an_answer_that_changes_the_message_into_none_closes_the_way(tmp_path: Path) -> None:
+    hooks = "def changed(p): return {'mutated': True, 'message': None}\n"
+    hooks += "def untouched(p): return {'mutated': False, 'message': None}\n"
+    hooks += "def refused(p): return {'accept': False, 'mutated': True, 'message': None, 'reason': 'no'}\n"
+    (tmp_path / "h.py").write_text(hooks)
+    for function, said in (("changed", "says that there is none"), ("refused", "no")):
+        async with world(tmp_path, {REQUEST: f"./h.py#{function}"}) as w:
+            with pytest.raises(HookRejected, match=said):
+                await w.call("pay")
+    async with world(tmp_path, {REQUEST: "./h.py#untouched"}) as w:
+        await w.call("pay")

@@ -19,7 +19,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     accept: bool = True
     mutated: bool = False
-    message: dict[str, Any] | None = None
+    message: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
     reason: str | None = None
 
 
@@ -31,6 +31,8 @@ def read_answer(value: Any) -> Answer:
         answer = msgspec.convert(value, Answer)
     except msgspec.ValidationError as e:
         raise HookFailed(f"its answer is not valid: {e}") from e
+    if answer.accept and answer.mutated and answer.message is None:
+        raise HookFailed("its answer is not valid: it changes the message and says that there is none")
     return answer
 
 

@@ -114,7 +114,7 @@ class MessageHooks:
                 status, reason = "rejected", reason_of(answer, NOT_ALLOWED)
             elif answer.mutated:
                 status, reason = "mutated", reason_of(answer)
-                if answer.message is not None:
+                if isinstance(answer.message, dict):
                     run.message = _plain(changed(run.message, answer.message))
             else:
                 status, reason = "ok", reason_of(answer)
