@@ -79,6 +79,26 @@ async def test_a_modern_client_may_speak_in_a_legacy_session(tmp_path: Path) -> 
         assert [len(r.json["messages"]) for r in s.model.requests] == [1, 3]
 
 
+async def test_a_modern_request_that_names_two_sessions_means_neither(tmp_path: Path) -> None:
+    async with served(tmp_path) as s:
+        one, two = await s.thread(), await s.thread()
+        header = "X-Nanobot-Session-Id"
+        cases: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+            ("/mcp", {header: one}, {"ai.nanobot/session": two}),
+            (f"/mcp/{one}", {}, {"ai.nanobot/session": two}),
+            (f"/mcp/{one}", {header: two}, {}),
+            ("/mcp", {header: one}, {"ai.nanobot/session": 7}),
+        ]
+        for path, headers, meta in cases:
+            refused = await s.ask("POST", path, modern("tools/list", **meta), {**LIST, **headers})
+            assert refused.status == 400
+            assert refused.json["error"]["code"] == -32020
+            assert "name different sessions" in refused.json["error"]["message"]
+        meta = {"ai.nanobot/session": one}
+        same = modern("tools/list", None, **meta)
+        assert "result" in (await s.ask("POST", f"/mcp/{one}", same, {**LIST, header: one})).json
+
+
 async def test_an_unknown_session_is_refused_whatever_is_asked(tmp_path: Path) -> None:
     async with served(tmp_path) as s:
         nobody = str(uuid.uuid4())

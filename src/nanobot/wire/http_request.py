@@ -162,12 +162,14 @@ def session_id(http: HttpRequest) -> str | None:
     return None
 
 
-def thread_id(http: HttpRequest) -> str | None:
-    """The thread or session that a modern request names outside its body."""
-    named = http.headers.get(b"x-nanobot-session-id")
-    if named is not None:
-        return named.decode("latin-1")
-    return None if http.scope["path"] == "/mcp" else _uuid_in(http.scope["path"])
+def session_names(http: HttpRequest) -> list[tuple[str, object]]:
+    """The threads or sessions that a modern request names outside its body, each with the place of it."""
+    named: list[tuple[str, object]] = []
+    if (header := http.headers.get(b"x-nanobot-session-id")) is not None:
+        named.append(("header x-nanobot-session-id", header.decode("latin-1")))
+    if http.scope["path"] != "/mcp" and (in_path := _uuid_in(http.scope["path"])) is not None:
+        named.append(("the path", in_path))
+    return named
 
 
 def target(http: HttpRequest) -> str:

@@ -53,8 +53,8 @@ from nanobot.wire.http_request import (
     read_message,
     send_empty,
     session_id,
+    session_names,
     target,
-    thread_id,
     title_header,
 )
 from nanobot.wire.notifications import CHANGES, PREFIX
@@ -354,7 +354,7 @@ class McpEndpoint:
             caller = open_envelope(
                 request, meta, account=http.account, target=target(http), headers=http.headers
             )
-            named = thread_id(http) or meta.get(META_SESSION)
+            named = _one_session(http, meta)
             if named is not None:
                 caller, meta = await self._attach(named, caller, meta)
             caller = _with_values(caller, http)
@@ -499,6 +499,23 @@ class McpEndpoint:
                         stream.send(message, key if method in CHANGES else None)
                     if place % FAN_OUT == FAN_OUT - 1:
                         await anyio.lowlevel.checkpoint()
+
+
+def _one_session(http: HttpRequest, meta: Meta) -> object:
+    """The session or thread that a modern request names, in whichever places; None if it names none.
+
+    Raises `RpcError` (-32020) for one that names two: only one of them could be meant.
+    """
+    named = session_names(http)
+    if (inside := meta.get(META_SESSION)) is not None:
+        named.append(("params._meta", inside))
+    if not named:
+        return None
+    (_, first), *others = named
+    for place, other in others:
+        if str(other).lower() != str(first).lower():
+            raise RpcError(HEADER_MISMATCH, f"{named[0][0]} and {place} name different sessions")
+    return first
 
 
 def _with_values(caller: Caller, http: HttpRequest) -> Caller:
