@@ -30,6 +30,7 @@ from nanobot.server.auth.logins import Logins, Resume
 from nanobot.server.auth.principal import TokenScheme
 from nanobot.server.auth.proxy.authorize import Authorization
 from nanobot.server.auth.proxy.clients import Clients
+from nanobot.server.auth.proxy.documents import Documents, documents_beside
 from nanobot.server.auth.proxy.endpoints import OAuthEndpoints
 from nanobot.server.auth.proxy.flows import Flows
 from nanobot.server.auth.proxy.grants import SCHEME as OAUTH
@@ -171,7 +172,8 @@ class Authentication:
             metadata=auth.oauth_authorization_server_metadata,
             clock=self.clock,
         )
-        clients = Clients(self.credentials, self.clock)
+        rules = documents_beside(self._url("oauthAuthorizeUrl", auth.oauth_authorize_url))
+        clients = Clients(self.credentials, self.clock, Documents(self.http.guarded(rules)))
         grants = Grants(self.credentials, provider, self.clock)
         authorization = Authorization(
             clients=clients,

@@ -17,6 +17,7 @@ from nanobot.server.auth.logins import COOKIE, KEEP_S, Logins
 from nanobot.server.auth.plain_page import redirect, show_page
 from nanobot.server.auth.principal import AuthUnavailable, NotSignedIn
 from nanobot.server.auth.proxy.clients import Client, Clients
+from nanobot.server.auth.proxy.documents import is_address
 from nanobot.server.auth.proxy.errors import OAuthError
 from nanobot.server.auth.proxy.flows import Flow, Flows
 from nanobot.server.auth.proxy.grants import SCHEME, Grants, challenge_of
@@ -51,7 +52,11 @@ class Authorization:
         """`GET /authorize`: the page on which a person agrees. Every time: a client that somebody agreed to
         once must not get a code again without being seen."""
         query = read_query(http)
-        client = await self._clients.find(query.get("client_id", ""))
+        try:
+            client = await self._clients.find(query.get("client_id", ""))
+        except OAuthError as refused:
+            await show_page(http, "Not possible", f"<p>{escape(str(refused))}</p>", status=400)
+            return
         redirect_uri = query.get("redirect_uri", "")
         if client is None or redirect_uri not in client.redirect_uris:
             # Nothing here may be sent to an address that is not the client's.
@@ -200,9 +205,14 @@ def is_our_resource(resource: str, public_url: str) -> bool:
 def _question(client: Client, redirect_uri: str, secret: str) -> str:
     place = urlsplit(redirect_uri)
     where = place.hostname or f"{place.scheme}: (an application on this machine)"
+    known = (
+        f"It describes itself at <b>{escape(urlsplit(client.id).netloc)}</b>."
+        if is_address(client.id)
+        else ""
+    )
     return (
         f"<p>The application <b>{escape(client.name or 'without a name')}</b> wants to use this nanobot in "
-        f"your name. It gave itself that name; nobody has checked it.</p>"
+        f"your name. It gave itself that name; nobody has checked it. {known}</p>"
         f"<p>The answer goes to <b>{escape(where)}</b>.<br><code>{escape(redirect_uri)}</code></p>"
         f'<form method="post" action="/authorize"><input type="hidden" name="request" value="{secret}">'
         '<button name="decision" value="allow">Allow</button>'

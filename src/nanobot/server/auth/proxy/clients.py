@@ -1,4 +1,7 @@
-"""MCP clients that registered themselves (RFC 7591): what they may do, and how they prove who they are."""
+"""MCP clients: those that registered themselves (RFC 7591), and those known by the address of a document.
+
+What they may do, and how they prove who they are.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from urllib.parse import unquote_plus, urlsplit
 import msgspec
 
 from nanobot.config.build_auth import LOOPBACK
+from nanobot.server.auth.proxy.documents import Document, Documents, is_address
 from nanobot.server.auth.proxy.errors import OAuthError
 from nanobot.server.exchange import Exchange
 from nanobot.store.credentials import Credential, Credentials
@@ -28,6 +32,7 @@ _KIND: Final = "oauth-client"
 
 AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 AUTH_METHODS: Final = ("none", "client_secret_post", "client_secret_basic")
+GRANT_TYPES: Final = ("authorization_code", "refresh_token")
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
 _NEVER: Final = frozenset(
@@ -62,8 +67,9 @@ _read_client = msgspec.json.Decoder(Client).decode
 
 
 class Clients:
-    def __init__(self, credentials: Credentials, clock: Callable[[], float]) -> None:
+    def __init__(self, credentials: Credentials, clock: Callable[[], float], documents: Documents) -> None:
         self._credentials = credentials
+        self._documents = documents
         self._clock = clock
 
     async def register(self, body: bytes) -> dict[str, Any]:
@@ -98,11 +104,16 @@ class Clients:
         return told | ({"client_secret": secret, "client_secret_expires_at": 0} if secret else {})
 
     async def find(self, id: str) -> Client | None:
+        """The client `id`; None for one we never gave out. Raises `OAuthError` for an address of none."""
+        if is_address(id):
+            return _described(await self._documents.find(id))
         found = await self._credentials.find(_KIND, id) if id else None
         return None if found is None else _read_client(found.body)
 
     async def note_use(self, client: Client) -> None:
         """Somebody signed in with it: keep it for longer."""
+        if is_address(client.id):
+            return  # nothing of it is kept
         await self._credentials.renew(_KIND, client.id, expires=int(self._clock()) + USED_S)
 
     async def authenticate(self, http: Exchange, form: Mapping[str, str]) -> Client:
@@ -124,6 +135,28 @@ class Clients:
                 expires=int(self._clock()) + seconds,
             )
         )
+
+
+def _described(document: Document) -> Client:
+    """A client that keeps no secret with us: its code verifier and its redirect URIs are what proves it."""
+    wish = _Wish(
+        redirect_uris=document.redirect_uris,
+        client_name=document.client_name,
+        token_endpoint_auth_method=document.token_endpoint_auth_method,
+        # It may be able to do more elsewhere; here it is what it asks for that counts.
+        grant_types=[one for one in document.grant_types if one in GRANT_TYPES],
+        response_types=[one for one in document.response_types if one == "code"],
+    )
+    if _auth_method(wish) != "none":
+        raise OAuthError("invalid_client", "A client with a document has no secret here.", status=401)
+    for uri in _few(wish.redirect_uris):
+        check_redirect_uri(uri)
+    return Client(
+        id=document.client_id,
+        name=_plain(wish.client_name)[:100],
+        redirect_uris=tuple(wish.redirect_uris),
+        auth_method="none",
+    )
 
 
 def check_redirect_uri(uri: str) -> None:
@@ -159,7 +192,7 @@ def _auth_method(wish: _Wish) -> AuthMethod:
         case _:
             known = ", ".join(AUTH_METHODS)
             raise OAuthError("invalid_client_metadata", f"token_endpoint_auth_method is one of {known}.")
-    if not set(wish.grant_types) <= {"authorization_code", "refresh_token"}:
+    if not set(wish.grant_types) <= set(GRANT_TYPES):
         raise OAuthError("invalid_client_metadata", "grant_types are authorization_code and refresh_token.")
     if wish.response_types != ["code"]:
         raise OAuthError("invalid_client_metadata", "The response type is code.")

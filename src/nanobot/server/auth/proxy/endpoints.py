@@ -67,6 +67,7 @@ class OAuthEndpoints:
             "token_endpoint_auth_methods_supported": list(AUTH_METHODS),
             "revocation_endpoint_auth_methods_supported": list(AUTH_METHODS),
             "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
         }
         if self._scopes:
             about["scopes_supported"] = list(self._scopes)
