@@ -172,7 +172,7 @@ async def test_requests_of_one_session_keep_their_tokens_apart(tmp_path: Path) -
 async def test_a_caller_without_a_token_is_told_and_one_who_has_it_is_served_at_once(tmp_path: Path) -> None:
     async with relaying(tmp_path, TOKEN) as (nanobot, peer):
         one = await session(nanobot)
-        assert await work(nanobot, one) == "unknown tool 'far_work'"  # its list could not be read
+        assert "send `Authorization: Bearer" in await work(nanobot, one)  # its list could not be read
         assert await work(nanobot, one | by("CANARY"), 3) == "Bearer CANARY"
         assert "send `Authorization: Bearer" in await work(nanobot, one, 4)
         assert peer.times("tools/call") == 1

@@ -54,7 +54,8 @@ class Missing:
     @property
     def is_passing(self) -> bool:
         """Whether the same request may well succeed a while later, without anybody doing anything."""
-        return self.code in ("pending", "busy", "upstream.unavailable", "upstream.timeout")
+        passing = ("pending", "busy", "upstream.unavailable", "upstream.timeout")
+        return self.code in passing and not self.for_caller
 
 
 @dataclass(frozen=True)  # without slots, for what is worked out once
