@@ -104,6 +104,36 @@ async def test_what_makes_no_sense_is_refused(messages: Any, tmp_path: Path) -> 
     assert refusal.value.rpc_code == INVALID_PARAMS
 
 
+SENSELESS: list[tuple[dict[str, Any], str]] = [
+    ({"maxTokens": -1}, "maxTokens"),
+    ({"maxTokens": 0}, "maxTokens"),
+    ({"maxTokens": "many"}, "maxTokens"),
+    ({"maxTokens": True}, "maxTokens"),
+    ({"tools": [{"name": "ok", "inputSchema": {}}, {"name": 5}]}, "tools[1].name"),
+    ({"tools": [{"name": "x", "inputSchema": "y"}]}, "tools[0].inputSchema"),
+    ({"tools": ["x"]}, "tools[0].name"),
+    ({"tools": {}}, "tools"),
+    ({"toolChoice": 7}, "toolChoice"),
+    ({"toolChoice": {"mode": "maybe"}}, "toolChoice.mode"),
+    ({"toolChoice": {"mode": []}}, "toolChoice.mode"),
+    ({"stopSequences": [1]}, "stopSequences"),
+    ({"stopSequences": "x"}, "stopSequences"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"systemPrompt": 5}, "systemPrompt"),
+    ({"modelPreferences": []}, "modelPreferences"),
+]
+
+
+@pytest.mark.parametrize(("wish", "member"), SENSELESS)
+async def test_a_member_that_makes_no_sense_is_refused_by_its_name(
+    wish: dict[str, Any], member: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RpcError) as refusal:
+        await asked(tmp_path, wish, says("never"))
+    assert refusal.value.rpc_code == INVALID_PARAMS
+    assert refusal.value.message.startswith(f"sampling/createMessage: {member} must be")
+
+
 async def test_a_model_that_fails_is_an_error_that_names_the_agent(tmp_path: Path) -> None:
     with pytest.raises(RpcError, match="agent 'a'") as refusal:
         await asked(tmp_path, {}, fails("authentication", "The key is wrong."))

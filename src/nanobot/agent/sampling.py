@@ -55,6 +55,7 @@ class AgentSampler:
     async def create(self, server: McpServer, params: Payload, call: Call) -> Payload:
         """The answer to a `sampling/createMessage` of `server`. Raises `RpcError`."""
         wish = params.object()
+        _check(wish)
         messages = _messages(wish.get("messages"))
         agent = choose_agent(self._agents, wish.get("modelPreferences"))
         if agent is None:
@@ -201,6 +202,39 @@ def _item(block: Json, called: set[str]) -> Item:
             return Content(new_id("item"), dict(block))
         case other:
             raise RpcError(INVALID_PARAMS, f"content of the type {other!r} cannot be sent to a model")
+
+
+def _check(wish: Json) -> None:
+    """Refuse what would otherwise be overlooked; the messages are looked at by themselves.
+
+    Raises `RpcError` (-32602) naming the member.
+    """
+    tools = wish.get("tools")
+    for i, tool in enumerate(list_of(tools)):
+        fields = object_of(tool)
+        _want(isinstance(fields.get("name"), str) and fields["name"], f"tools[{i}].name", "a name")
+        _want(_is(dict, fields.get("inputSchema")), f"tools[{i}].inputSchema", "an object")
+    choice, limit, stops = wish.get("toolChoice"), wish.get("maxTokens"), wish.get("stopSequences")
+    mode = object_of(choice).get("mode")
+    modes = " or ".join(_TOOL_CHOICES)
+    temperature = wish.get("temperature")
+    _want(_is(list, tools), "tools", "a list")
+    _want(_is(dict, choice), "toolChoice", f"an object with the mode {modes}")
+    _want(mode is None or mode in _TOOL_CHOICES, "toolChoice.mode", modes)
+    _want(limit is None or (type(limit) is int and limit > 0), "maxTokens", "a whole number above 0")
+    _want(_is(list, stops) and all(isinstance(one, str) for one in list_of(stops)), "stopSequences", "texts")
+    _want(temperature is None or type(temperature) in (int, float), "temperature", "a number")
+    _want(_is(str, wish.get("systemPrompt")), "systemPrompt", "a text")
+    _want(_is(dict, wish.get("modelPreferences")), "modelPreferences", "an object")
+
+
+def _is(kind: type, value: object) -> bool:
+    return value is None or isinstance(value, kind)
+
+
+def _want(holds: object, member: str, expected: str) -> None:
+    if not holds:
+        raise RpcError(INVALID_PARAMS, f"sampling/createMessage: {member} must be {expected}")
 
 
 def _tools(written: object) -> tuple[ToolSet, Mapping[str, str]]:
