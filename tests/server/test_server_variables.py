@@ -54,6 +54,20 @@ def test_all_that_is_missing_is_told_at_once_and_may_come_with_the_request(tmp_p
         assert initialize(running.url)["session"]
 
 
+def test_a_value_that_no_header_could_carry_on_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "nanobot.yaml").write_text(DECLARED)
+    with serving("-c", str(tmp_path / "nanobot.yaml"), home=tmp_path, TOKEN="t", SIZE="s") as running:
+        for value, said in (
+            ("x" * 9000, "9000 bytes; at most 6144 are passed on"),
+            ("\xe9", "printable ASCII"),
+        ):
+            refusal = initialize(running.url, **{"X-Nanobot-Env-Token": value})["error"]
+            assert refusal["code"] == -32602
+            assert refusal["message"].startswith("header x-nanobot-env-token: ")
+            assert said in refusal["message"]
+        assert initialize(running.url, **{"X-Nanobot-Env-Token": "x" * 6000})["session"]
+
+
 def test_the_check_warns_with_the_place(tmp_path: Path) -> None:
     (tmp_path / "nanobot.yaml").write_text(DECLARED)
     checked = nanobot("config", "check", "-c", "./nanobot.yaml", home=tmp_path, REGION="xx", SIZE="s")

@@ -5,8 +5,9 @@ Composed only where the configuration passes such things on; nothing else of a r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,8 +19,14 @@ from nanobot.server.auth.forwarded import SCHEME as PROXY
 from nanobot.server.auth.launch_secret import SCHEME as LAUNCH_SECRET
 from nanobot.server.auth.principal import Principal
 from nanobot.server.auth.proxy.grants import SCHEME as OAUTH
+from nanobot.wire.http_request import Refusal
+from nanobot.wire.rpc import INVALID_PARAMS, RpcError
 
 PREFIX = b"x-nanobot-env-"
+MAX_VALUE: Final = 6 * 1024
+"""Bytes of one value: servers refuse a header beyond 8 KiB, and more than the value may stand in it."""
+
+_is_printable = re.compile(rb"[\x20-\x7e\t]*").fullmatch
 
 
 def passes_values_on(config: Config) -> bool:
@@ -43,10 +50,15 @@ class RequestValues:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope.setdefault("state", {})["values"] = self._values(scope)
+            try:
+                scope.setdefault("state", {})["values"] = self._values(scope)
+            except RpcError as senseless:
+                await Refusal(400, senseless).send(send)
+                return
         await self._inner(scope, receive, send)
 
     def _values(self, scope: Scope) -> Mapping[str, str]:
+        """Raises `RpcError` (-32602) for a value that no header could carry to a server."""
         values: dict[str, str] = {}
         if token := _token(scope):
             values = dict.fromkeys((*self._wants_token, BEARER_TOKEN), token)
@@ -55,8 +67,19 @@ class RequestValues:
             if name.startswith(PREFIX):
                 declared = self._declared.get(name[len(PREFIX) :].decode("latin-1").lower().replace("-", "_"))
                 if declared is not None:  # else anybody could point our own settings elsewhere
+                    _check(name, value)
                     given.setdefault(declared, []).append(value.decode("latin-1"))
         return values | {name: ", ".join(several) for name, several in given.items()}
+
+
+def _check(name: bytes, value: bytes) -> None:
+    header = name.decode("latin-1")
+    if len(value) > MAX_VALUE:
+        raise RpcError(
+            INVALID_PARAMS, f"header {header}: {len(value)} bytes; at most {MAX_VALUE} are passed on"
+        )
+    if not _is_printable(value):
+        raise RpcError(INVALID_PARAMS, f"header {header}: only printable ASCII characters are passed on")
 
 
 def _token(scope: Scope) -> str:
