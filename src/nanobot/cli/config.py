@@ -1,16 +1,17 @@
-"""`nanobot config`: check the configuration, and show what is in effect without its secrets."""
+"""`nanobot config`: what is wrong with it, what is in effect without its secrets, and what may be written."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from nanobot.cli.options import ConfigChoice, config_options
 
 if TYPE_CHECKING:
+    from nanobot.config.document_schema import Kind
     from nanobot.config.load import Examined
 
 EXIT_INVALID = 2
@@ -18,7 +19,7 @@ EXIT_INVALID = 2
 
 @click.group(name="config")
 def config() -> None:
-    """Check and show the configuration. Nothing is started or contacted."""
+    """Check, show and describe the configuration. Nothing is started or contacted."""
 
 
 command = config
@@ -74,6 +75,24 @@ def show(choice: ConfigChoice, format_: str, origin: bool) -> None:
         from nanobot.config.yaml_dump import dump_yaml
 
         click.echo(dump_yaml(shown, origins), nl=False)
+
+
+@config.command()
+@click.argument("kind", type=click.Choice(["nanobot", "agent", "mcp"]), default="nanobot")
+@click.option(
+    "--output", type=click.File("w", encoding="utf-8", atomic=True), default="-", metavar="FILE",
+    help="Write it to this file instead.",
+)  # fmt: skip
+def schema(kind: Kind, output: IO[str]) -> None:
+    """Print the JSON Schema of a document, for editors.
+
+    KIND is `nanobot` (a nanobot.yaml; the default), `agent` (the front matter of agents/<id>.md) or `mcp` (an
+    mcp.json).
+    """
+    from nanobot.config.document_schema import document_schema
+
+    json.dump(document_schema(kind), output, ensure_ascii=False, indent=2)
+    output.write("\n")
 
 
 def _print_findings(examined: Examined) -> None:

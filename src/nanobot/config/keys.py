@@ -162,7 +162,7 @@ SANDBOX = TextOr(
             "writable": Names(split=False),
             "readable": Names(split=False),
             "memory": Text(
-                pattern=re.compile(r"[1-9][0-9]{0,5}[mg]", re.IGNORECASE),
+                pattern=re.compile(r"[1-9][0-9]{0,5}[mMgG]"),
                 expected="a size such as `512m` or `2g`",
             ),
             "cpus": Number(0.01, 4096),

@@ -20,6 +20,8 @@ from nanobot.config.places import Origin
 from nanobot.distance import edit_distance
 
 REPLACE = "$replace"
+DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h)"
+"""A time as text: how much, and of what."""
 
 
 class Shape(Protocol):
@@ -105,7 +107,7 @@ class Duration:
 
     def accept(self, node: Node, place: Place) -> Node | None:
         if isinstance(node, Scalar) and isinstance(node.value, str):
-            match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|s|m|h)", node.value.strip())
+            match = re.fullmatch(DURATION, node.value.strip())
             if match is None:
                 place.error(
                     "bad-value",
