@@ -138,8 +138,8 @@ async def test_success_without_a_token_is_an_error(answer: dict[str, Any], tmp_p
         async with relaying(tmp_path, "", auth=auth(tokens)) as (nanobot, peer):
             ann = await session(nanobot, **by(ANN)) | by(ANN)
             said = await work(nanobot, ann)
-            assert said
-            assert "Bearer" not in said
+            assert "could not be looked up: MCP server" in said
+            assert "its authorization server" in said
             assert not any(asked.method == "tools/call" for asked in peer.asked)
 
 
