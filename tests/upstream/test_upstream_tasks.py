@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
+from starlette.responses import JSONResponse
 from tests.peers.nodes import everything
 from tests.peers.programs import clean_env, started
 from tests.upstream.world import running, text_of, until, use
@@ -26,6 +29,7 @@ from nanobot.wire.rpc import Payload, RpcError
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 TASKS = "io.modelcontextprotocol/tasks"
+INFO = {"name": "far", "version": "1"}
 ABOUT: dict[str, Any] = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"tools": {}, "extensions": {TASKS: {}}},
@@ -216,3 +220,165 @@ async def test_a_tool_of_2025_that_needs_a_task_is_an_ordinary_one(ask_for_input
     assert "io.modelcontextprotocol/related-task" not in result.get("_meta", {})
     assert asked == (["elicitation/create"] if ask_for_input else [])
     assert told
+
+
+def failing(code: int = -32603) -> dict[str, Any]:
+    return {"code": code, "message": "db hiccup"}
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update"])
+async def test_an_error_about_a_task_is_not_the_end_of_it(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nanobot.upstream.tasks.AGAIN_S", 0.01)
+    question = {"q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}}
+
+    async def respond(asked: Asked) -> Answer:
+        if asked.method == method and peer.times(method) == 1:
+            return JSONResponse({"jsonrpc": "2.0", "id": asked.message["id"], "error": failing()})
+        if asked.method == "tasks/get":
+            if peer.times("tasks/update") > (1 if method == "tasks/update" else 0):
+                return answer(asked, state("completed", result={"content": []}))
+            return answer(asked, state("input_required", inputRequests=question, pollIntervalMs=0))
+        return await tasked(lambda times: None).on_request(asked)
+
+    async def ask(method: str, params: Payload) -> Payload:
+        return Payload.of({"action": "decline"})
+
+    peer = Peer(respond)
+    async with serving(peer) as url, running(McpServer(name="far", url=url)) as upstream:
+        assert await use(upstream, "x", Call(caller=FORM, ask=ask)) == {"content": []}
+    assert peer.times("tasks/cancel") == 0
+
+
+async def test_a_task_that_the_server_does_not_know_any_more_is_over() -> None:
+    async def respond(asked: Asked) -> Answer:
+        if asked.method == "tasks/get":
+            return JSONResponse({"jsonrpc": "2.0", "id": asked.message["id"], "error": failing(-32602)})
+        return await tasked(lambda times: None).on_request(asked)
+
+    async with serving(Peer(respond)) as url, running(McpServer(name="far", url=url)) as upstream:
+        with pytest.raises(RpcError, match="db hiccup"):
+            await use(upstream, "x")
+
+
+async def test_a_question_that_is_withdrawn_is_not_waited_for() -> None:
+    question = {"q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}}
+    waits = state("input_required", inputRequests=question, pollIntervalMs=0)
+    done = state("completed", result={"content": []})
+    peer = tasked(lambda times: waits if times < 3 else done)
+    async with serving(peer) as url, running(McpServer(name="far", url=url)) as upstream:
+        assert await use(upstream, "x", Call(caller=FORM, ask=never)) == {"content": []}
+    assert peer.times("tasks/update") == 0
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"statusMessage": None}, {"pollIntervalMs": "500"}, {"ttlMs": "x"}, {"inputRequests": 5}],
+    ids=["message", "poll", "ttl", "questions"],
+)
+async def test_a_task_with_an_odd_field_is_a_task_all_the_same(odd: dict[str, Any]) -> None:
+    done = state("completed", result={"content": [], "odd": True})
+
+    async def respond(asked: Asked) -> Answer:
+        if asked.method == "tools/call":
+            return answer(asked, {"resultType": "task", **state("working"), **odd})
+        return await tasked(lambda times: done).on_request(asked)
+
+    async with serving(Peer(respond)) as url, running(McpServer(name="far", url=url)) as upstream:
+        assert await use(upstream, "x") == {"content": [], "odd": True}
+
+
+@pytest.mark.parametrize("wrong", [{"taskId": None}, {"status": "resting"}], ids=["id", "status"])
+async def test_what_is_no_task_is_no_result_either(wrong: dict[str, Any]) -> None:
+    async def respond(asked: Asked) -> Answer:
+        if asked.method == "tools/call":
+            return answer(asked, {"resultType": "task", **state("working"), **wrong})
+        return await tasked(lambda times: None).on_request(asked)
+
+    async with serving(Peer(respond)) as url, running(McpServer(name="far", url=url)) as upstream:
+        with pytest.raises(RpcError, match="task"):
+            await use(upstream, "x")
+
+
+async def test_a_task_cannot_end_with_another_question_or_task() -> None:
+    nested = {"resultType": "input_required", "requestState": "s"}
+    peer = tasked(lambda times: state("completed", result=nested))
+    async with serving(peer) as url, running(McpServer(name="far", url=url)) as upstream:
+        with pytest.raises(RpcError, match="what is no result"):
+            await use(upstream, "x")
+    assert peer.times("tools/call") == 1
+
+
+async def test_a_task_outlives_an_absence_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nanobot.upstream.tasks.AGAIN_S", 0.05)
+    seen = anyio.Event()
+
+    def working(times: int) -> dict[str, Any]:
+        seen.set()
+        return state("working", pollIntervalMs=0)
+
+    done = state("completed", result={"content": []})
+    results: list[Any] = []
+    leaves = anyio.Event()
+
+    async def first(*, task_status: TaskStatus[str]) -> None:
+        async with serving(tasked(working)) as url:
+            task_status.started(url)
+            await leaves.wait()
+
+    async with anyio.create_task_group() as group:
+        url = await group.start(first)
+        async with running(McpServer(name="far", url=url), backoff_s=(0.2,)) as upstream:
+
+            async def call() -> None:
+                results.append(await use(upstream, "x"))
+
+            group.start_soon(call)
+            with anyio.fail_after(30):
+                await seen.wait()
+            leaves.set()
+            await until(lambda: upstream.state.state == "backoff")
+            async with serving(tasked(lambda times: done), urlsplit(url).port or 0):
+                await until(lambda: results)
+    assert results == [{"content": []}]
+
+
+async def test_the_first_call_of_a_connection_reads_the_list_with_what_its_caller_brought() -> None:
+    about: dict[str, Any] = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}}}
+    needs_task: dict[str, Any] = {
+        "name": "x",
+        "inputSchema": {"type": "object"},
+        "execution": {"taskSupport": "required"},
+    }
+
+    async def respond(asked: Asked) -> Answer:
+        if asked.verb == "POST" and asked.headers.get("authorization") != "Bearer mine":
+            return JSONResponse({}, 401)
+        match asked.method:
+            case "initialize":
+                result = {"protocolVersion": "2025-11-25", "capabilities": about, "serverInfo": INFO}
+                return answer(asked, result)
+            case "tools/list":
+                return answer(asked, {"tools": [needs_task]})
+            case "tools/call":
+                assert "task" in asked.message["params"]
+                return answer(asked, {"task": {"taskId": "t", "status": "completed"}})
+            case "tasks/result":
+                return answer(asked, {"content": [], "of": "task"})
+            case _:
+                return None
+
+    peer = Peer(respond)
+    caller = Caller(values={"http:bearer-token": "mine"})
+    async with serving(peer) as url:
+        far = McpServer(
+            name="far",
+            url=url,
+            protocol="legacy",
+            headers={"Authorization": "Bearer ${http:bearer-token}"},
+            personal_headers=frozenset({"Authorization"}),
+        )
+        async with running(far) as upstream:
+            assert await use(upstream, "x", Call(caller=caller)) == {"content": [], "of": "task"}
+    assert peer.times("tools/list") == 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from tests.upstream.world import until
 from tests.wire.world import META, Client, TinyService, account_from_header, modern, serving
 
 from nanobot.store.store import open_store
@@ -135,20 +136,30 @@ async def test_what_is_no_task_of_the_client_is_refused_alike() -> None:
 
 
 async def test_who_has_too_many_tasks_waits_for_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nanobot.wire.tasks.MOST_RUNNING", 1)
+    monkeypatch.setattr("nanobot.wire.tasks.MOST_RUNNING", 3)
     service = TinyService()
     results: list[Any] = []
+
+    async def one() -> None:
+        results.append(await call(client, "wait"))
+
     async with serving(service) as client, anyio.create_task_group() as group:
-        assert (await call(client, "wait"))["resultType"] == "task"
-
-        async def second() -> None:
-            results.append(await call(client, "wait"))
-
-        service.entered = anyio.Event()
-        group.start_soon(second)
-        await service.entered.wait()
+        for _ in range(8):
+            group.start_soon(one)
+        await until(lambda: len(results) == 3)
+        assert {result["resultType"] for result in results} == {"task"}
+        await until(lambda: len(service.callers) == 8)
         service.release.set()
-    assert results[0]["content"][0]["text"] == "released"
+    assert [result["resultType"] for result in results[3:]] == ["complete"] * 5
+
+
+async def test_a_task_that_nobody_asks_for_any_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nanobot.wire.tasks.KEPT_S", 0.2)
+    service = TinyService()
+    async with serving(service) as client:
+        assert (await call(client, "wait"))["resultType"] == "task"
+        with anyio.fail_after(10):
+            await service.was_cancelled.wait()
 
 
 async def test_a_result_outlives_the_process_and_interrupted_work_has_failed(tmp_path: Any) -> None:

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
     from nanobot.store.database import Database
 
-MOST_KEPT: Final = 10_000
-"""Rows that are kept at most; those whose time ends first go first."""
+MOST_KEPT: Final = 1000
+"""Tasks of one account that are kept at most; those whose time ends first go first."""
+
+MOST_BYTES: Final = 128 * 1024 * 1024
+"""What the tasks of one account take together; beyond that, those whose time ends first go."""
 
 
 class McpTasks:
@@ -43,17 +46,25 @@ class McpTasks:
 
         What nobody can ask for any more is removed on the same occasion.
         """
-        from sqlalchemy import delete, insert, select
+        from sqlalchemy import delete, func, insert, select
 
         table = _table()
         kept = {"account": account, "process": process, "state": state, "until": math.ceil(until)}
-        earliest = select(table.c.id).order_by(table.c.until.desc()).limit(-1).offset(MOST_KEPT)
+        sizes = (
+            select(table.c.id, func.length(table.c.state))
+            .where(table.c.account == account, table.c.id != id)
+            .order_by(table.c.until.desc())
+        )
 
         def save(connection: Connection) -> None:
             connection.execute(delete(table).where(table.c.id == id))
             connection.execute(insert(table).values(id=id, **kept))
             connection.execute(delete(table).where(table.c.until <= int(self._clock())))
-            connection.execute(delete(table).where(table.c.id.in_(earliest)))
+            size = len(state)
+            for place, (other, length) in enumerate(connection.execute(sizes).all(), 2):
+                size += length
+                if place > MOST_KEPT or size > MOST_BYTES:
+                    connection.execute(delete(table).where(table.c.id == other))
 
         await self._database.write(save)
 

@@ -48,7 +48,7 @@ from nanobot.upstream.process import StartFailed
 from nanobot.upstream.secrecy import Secrecy
 from nanobot.upstream.state import State, UpstreamState
 from nanobot.upstream.subscriptions import Subscriptions
-from nanobot.upstream.tasks import LegacyTaskCalls, TaskCalls, task_calls
+from nanobot.upstream.tasks import TaskCalls, task_calls
 from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
@@ -283,16 +283,18 @@ class Upstream:
         call = Call()
         if self._personal is not None:
             call.to_server = await self._headers_of(caller, self._personal)
-
-        async def ask(method: str, params: Payload) -> Payload:
-            return await self._send(method, params, call, self._answer_s)
-
-        entries = await read_pages(self.name, kind, connected.capabilities, ask)
-        if kind == "tools" and isinstance(self._task_calls, LegacyTaskCalls):
-            entries = self._task_calls.ordinary(entries)
+        entries = await self._read(kind, connected, call)
+        if kind == "tools" and self._task_calls is not None:
+            entries = self._task_calls.listed(entries)
         if kind == "tools" and connected.era == "modern" and self.state.kind == "http":
             return without_broken_marks(self.name, entries)
         return entries
+
+    async def _read(self, kind: Kind, connected: Connected, call: Call) -> Sequence[Entry]:
+        async def ask(method: str, params: Payload) -> Payload:
+            return await self._send(method, params, call, self._answer_s)
+
+        return await read_pages(self.name, kind, connected.capabilities, ask)
 
     def watch(self, changed: Callable[[Kind], None]) -> Callable[[], None]:
         """Be told which lists changed; all of them when the server came back after an absence."""
@@ -335,7 +337,7 @@ class Upstream:
             try:
                 connection = await self._connection()
                 if method == "tools/call" and self._task_calls is not None:
-                    params = await self._task_calls.prepared(params)
+                    params = await self._task_calls.prepared(params, call)
                 return await connection.request(method, params, call, timeout_s=timeout_s)
             except NoAnswer as e:
                 raise UpstreamTimeout(self.name, e.timeout_s) from e
@@ -571,7 +573,9 @@ class Upstream:
         connected = connection.connected
         is_return = self._connections > 0 or self.state.last_error != ""
         self._live = connection
-        self._task_calls = task_calls(self.name, connected, self._ask, partial(self.listing, "tools"))
+        self._task_calls = task_calls(
+            self.name, connected, self._ask, partial(self._read, "tools", connected)
+        )
         self._continuation = None
         if self._personal is not None:
             self._personal.are_welcome()

@@ -47,6 +47,7 @@ RETRY_S: Final = 5.0
 
 _REQUIRED: Final = Payload.of({"requiredCapabilities": {"extensions": {TASKS: {}}}})
 
+RUNNING: Final = ("working", "input_required")
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 
 
@@ -70,6 +71,10 @@ class _Task:
         self.call = call
         self.state = _State("working", created=now, updated=now)
         self.is_cancelled = False
+
+    def attend(self) -> None:
+        """Somebody still wants to know. Without that, the call ends when nobody could ask for it any more."""
+        self.call.scope.deadline = anyio.current_time() + KEPT_S
 
     def look(self, now: float) -> bool:
         """Take in what became of the call; whether anything did that is worth keeping."""
@@ -112,21 +117,26 @@ class Tasks:
         if sum(1 for owner, _ in self._running if owner == account) >= MOST_RUNNING:
             return None
         id, task = new_id("task", 24), _Task(call, self._now())
-        try:
-            await self._save(id, account, task.state)
-        except StoreError as failure:
-            log.warning("a call does not become a task", extra={"reason": str(failure)})
-            return None
+        self._running[account, id] = task  # counts from here on
 
         async def look_after() -> None:
             await self._look_after(id, account, task)
 
-        if not self._start_soon(look_after):
+        is_task = False
+        try:
+            await self._save(id, account, task.state)
+            is_task = self._start_soon(look_after)
+        except StoreError as failure:
+            log.warning("a call does not become a task", extra={"reason": str(failure)})
+        finally:
+            if not is_task:
+                del self._running[account, id]
+        if not is_task:
             return None
-        self._running[account, id] = task
+        task.attend()
         if call.deferral is not None:
             call.deferral.is_taken = True
-        return Payload.of({"resultType": "task", **_about(id, task.state)})
+        return Payload.of({"resultType": "task", **_about(id, task.state, self._now())})
 
     async def request(self, exchange: Exchange) -> Payload:
         """The answer to a method that begins with `PREFIX`. Raises `RpcError`: -32601 for one that there is
@@ -149,9 +159,10 @@ class Tasks:
         if task is None:
             state = await self._kept(id, account)
         else:
+            task.attend()
             task.look(self._now())
             state = task.state
-        told = _about(id, state)
+        told = _about(id, state, self._now())
         match state.status:
             case "completed":
                 told["result"] = state.outcome
@@ -169,6 +180,7 @@ class Tasks:
             raise RpcError(INVALID_PARAMS, "tasks/update needs inputResponses (an object)")
         task = await self._find(id, exchange.caller.account)
         if task is not None:
+            task.attend()
             task.call.take(answers)  # pyright: ignore[reportUnknownArgumentType]
         return EMPTY
 
@@ -182,8 +194,8 @@ class Tasks:
     async def _find(self, id: str, account: str) -> _Task | None:
         """A task that runs here; None for one that is over. Raises `RpcError` for any other."""
         task = self._running.get((account, id))
-        if task is None and (await self._kept(id, account)).status in ("working", "input_required"):
-            elsewhere = f"task {id!r} runs in another process; send this there"
+        if task is None and (await self._kept(id, account)).status in RUNNING:
+            elsewhere = f"task {id!r} runs in another process of this server; try again"
             raise RpcError(INTERNAL_ERROR, elsewhere, Payload.of({"retryable": True}))
         return task
 
@@ -191,10 +203,10 @@ class Tasks:
         """A task that does not run here, as it was left. Raises `RpcError` (-32602), `StoreError`."""
         found = await self._home.tasks.find(id, account)
         if found is None:
-            raise RpcError(INVALID_PARAMS, f"unknown task {id!r}")
+            raise RpcError(INVALID_PARAMS, f"unknown task {id!r}; tasks are kept for an hour after they end")
         process, kept = found
         state = _decode(kept)
-        is_over = state.status not in ("working", "input_required")
+        is_over = state.status not in RUNNING
         if is_over or (process != self._home.process and self._home.is_alive(process)):
             return state
         lost = RpcError(INTERNAL_ERROR, "the task was interrupted", Payload.of({"reason": "restart"}))
@@ -216,7 +228,9 @@ class Tasks:
                 elif task.call.result is not None and task.call.version == seen:
                     return
                 else:
-                    await task.call.changed(seen)
+                    with anyio.move_on_after(KEPT_S / 2) as scope:
+                        await task.call.changed(seen)
+                    is_saved = not scope.cancelled_caught  # or it would be forgotten while it runs
         finally:
             del self._running[account, id]
 
@@ -229,19 +243,20 @@ class Tasks:
         return True
 
     async def _save(self, id: str, account: str, state: _State) -> None:
-        until = state.updated + KEPT_S
+        until = self._now() + KEPT_S
         await self._home.tasks.save(id, account, self._home.process, _encode(state), until)
 
 
-def _about(id: str, state: _State) -> dict[str, Any]:
-    """What every answer says of a task."""
+def _about(id: str, state: _State, now: float) -> dict[str, Any]:
+    """What every answer says of a task. One that runs is kept from `now`, one that is over from its end."""
+    last = now if state.status in RUNNING else state.updated
     about: dict[str, Any] = {"taskId": id, "status": state.status}
     if state.message:
         about["statusMessage"] = state.message
     return about | {
         "createdAt": _iso(state.created),
         "lastUpdatedAt": _iso(state.updated),
-        "ttlMs": round((state.updated - state.created + KEPT_S) * 1000),
+        "ttlMs": round((last - state.created + KEPT_S) * 1000),
         "pollIntervalMs": POLL_MS,
     }
 
