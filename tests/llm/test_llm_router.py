@@ -56,6 +56,7 @@ def names(chosen: Chosen) -> tuple[str, str]:
         ("m7", ("openai", "m7")),
         ("gw/small-1", ("gw", "small-1")),
         ("lm-studio/qwen", ("lm_studio", "qwen")),
+        ("llama-cpp/qwen", ("llama_cpp", "qwen")),
         ("Ollama/llama3:8b", ("ollama", "llama3:8b")),
         ("demo", ("demo", "demo")),
         ("demo/anything", ("demo", "demo")),

@@ -12,6 +12,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("nanobot.cli.mcp", "Log in to MCP servers and out again."),
     "policy": ("nanobot.cli.policy", "Explain which calls run, which are asked about, and why."),
     "proxy": ("nanobot.cli.proxy", "Lead a port of a container to this machine (started by nanobot itself)."),
+    "models": ("nanobot.cli.models", "List the models that can be used, and which is used by default."),
     "config": ("nanobot.cli.config", "Check, show and describe the configuration."),
 }
 """Every command: the module that holds it (as `command`) and its line in the help."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from nanobot.cli.options import ConfigChoice, config_options
+from nanobot.cli.output import encoded, output_option
 
 if TYPE_CHECKING:
     from nanobot.config.model import Config
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("-s", "--server", "servers", multiple=True, help="Only this server; may be repeated.")
 @click.option("--status", is_flag=True, help="Show the state of each MCP server instead.")
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
+@output_option
 @config_options
 def command(choice: ConfigChoice, servers: tuple[str, ...], status: bool, output: str) -> None:
     """List what can be called.
@@ -62,7 +59,7 @@ async def _list(config: Config, servers: tuple[str, ...], output: str) -> None:
         if name not in names:
             print(f"{name}: there is no such server", file=sys.stderr)
     if output != "table":
-        click.echo(_encoded(rows, output), nl=False)
+        click.echo(encoded(rows, output), nl=False)
         return
     width = max((len(row["target"]) for row in rows), default=6)
     click.echo(f"{'TARGET':{width}}  {'TYPE':6} DESCRIPTION")
@@ -86,7 +83,7 @@ async def _show_states(config: Config, servers: tuple[str, ...], output: str) ->
         if name not in names:
             print(f"{name}: there is no such server", file=sys.stderr)
     if output != "table":
-        click.echo(_encoded(rows, output), nl=False)
+        click.echo(encoded(rows, output), nl=False)
         return
     lines = [("SERVER", "KIND", "STATE", "PROTOCOL", "TOOLS", "ERROR")]
     lines += [
@@ -104,12 +101,3 @@ async def _show_states(config: Config, servers: tuple[str, ...], output: str) ->
     for line in lines:
         cells = [cell.ljust(width) for cell, width in zip(line, [*widths, 0], strict=True)]
         click.echo("  ".join(cells).rstrip())
-
-
-def _encoded(rows: Sequence[Any], output: str) -> str:
-    """`rows` as `json` or `yaml`, for programs."""
-    if output == "json":
-        return json.dumps(rows, ensure_ascii=False, indent=2) + "\n"
-    from nanobot.config.yaml_dump import dump_yaml
-
-    return dump_yaml(rows)

@@ -57,7 +57,7 @@ PROVIDERS: dict[str, dict[str, Any]] = {
 
 _CHAT_COMPLETIONS = (
     "aihubmix ant_ling atomic_chat azure_openai byteplus byteplus_coding_plan custom dashscope "
-    "deepseek edenai gemini groq huggingface lm_studio longcat minimax mistral modelscope moonshot "
+    "deepseek edenai gemini groq huggingface llama_cpp lm_studio longcat minimax mistral modelscope moonshot "
     "novita nvidia ollama opencode opencode_go openrouter orcarouter ovms qianfan siliconflow "
     "skywork stepfun vllm volcengine volcengine_coding_plan xiaomi_mimo zhipu"
 )
@@ -70,7 +70,7 @@ KNOWN_PROVIDERS: dict[str, Dialect] = {
 }
 """Providers a model may name without any configuration, and the dialect each speaks."""
 
-_OTHER_NAMES = {"opencode_zen": "opencode", "llama_cpp": "custom"}
+_OTHER_NAMES = {"opencode_zen": "opencode"}
 
 
 def chat_tool(agent_id: str) -> str:

@@ -53,6 +53,7 @@ class AnthropicMessages:
     """`POST <base>/messages`, always streaming. A base URL may end in `/v1` or not."""
 
     path = "/messages"
+    models_path = "/models?limit=1000"
 
     def headers(self, endpoint: Endpoint) -> Mapping[str, str]:
         headers = {"anthropic-version": VERSION}

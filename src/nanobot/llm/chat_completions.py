@@ -36,6 +36,7 @@ class ChatCompletions:
     """`POST <base>/chat/completions`, always streaming."""
 
     path = "/chat/completions"
+    models_path = "/models"
 
     def headers(self, endpoint: Endpoint) -> Mapping[str, str]:
         return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}

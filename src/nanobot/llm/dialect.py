@@ -41,6 +41,8 @@ class Dialect(Protocol):
 
     path: str
     """Of the request, below the endpoint's base URL."""
+    models_path: str
+    """Of the list of models, likewise."""
 
     def headers(self, endpoint: Endpoint) -> Mapping[str, str]:
         """Headers of every request, credentials included."""

@@ -43,6 +43,10 @@ class Endpoint:
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     quirks: Quirks = DOCUMENTED
 
+    def laid_over(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """`headers`, whose names are lower case, with the configured ones over them."""
+        return {**headers, **{name.lower(): value for name, value in self.headers.items()}}
+
     def scope(self, model: str) -> str:
         """What opaque provider data is bound to (see `ProviderData`)."""
         return f"{self.provider}|{self.base_url}|{model}"

@@ -124,6 +124,11 @@ def cut_off(provider: str) -> ProviderError:
     )
 
 
+def unlisted(provider: str) -> ProviderError:
+    """The error of a provider that does not tell its models in the usual way."""
+    return ProviderError("server", f"Provider {provider!r} did not answer with a list of models.")
+
+
 def silent(provider: str, idle_s: float) -> ProviderError:
     """The error of a stream that sends signs of life but no data."""
     return ProviderError(

@@ -1,54 +1,53 @@
-"""Finding a model server on this machine."""
+"""Finding model servers on this machine."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
-import msgspec
 
 from nanobot.aio import task_group
-from nanobot.http import Http, HttpError
+from nanobot.http import Http
+from nanobot.llm.listing import list_models
+from nanobot.llm.model import ProviderError
 from nanobot.llm.registry import LOCAL_SERVERS
-
-log = logging.getLogger(__name__)
 
 VARIABLE: Final = "NANOBOT_LOCAL_MODELS"
 """Base URLs to look at instead of the usual ones, with commas between; `off` looks nowhere."""
 ANSWER_S: Final = 1.0
-_NOT_FOR_CHAT: Final = ("embed", "rerank", "whisper", "tts", "clip")
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server that answered, and a model it offers."""
+    """A server that answered, and its models, at least one; the first is used where none is named."""
 
     provider: str
     base_url: str
-    model: str
+    models: Sequence[str]
 
 
-async def find_local_server(
+async def find_local_servers(
     http: Http, env: Mapping[str, str], *, avoid_ports: Collection[int] = ()
-) -> LocalServer | None:
-    """The most preferred server that lists models. Asks all at once and takes about a second at most."""
+) -> list[LocalServer]:
+    """The servers that list models, the most preferred first. Asks all at once, for a second or so."""
     places = _places(env)
     found: dict[str, LocalServer] = {}
 
     async def ask(provider: str, base_url: str) -> None:
-        if model := await _first_model(http, base_url):
-            found[provider] = LocalServer(provider, base_url, model)
+        with suppress(ProviderError):
+            if models := await list_models(http, provider, base_url, timeout_s=ANSWER_S):
+                found[provider] = LocalServer(provider, base_url, models)
 
     with anyio.move_on_after(2 * ANSWER_S):
         async with task_group() as asking:
             for provider, base_url in places.items():
                 if urlsplit(base_url).port not in avoid_ports:
                     asking.start_soon(ask, provider, base_url)
-    return next((found[p] for p in places if p in found), None)
+    return [found[provider] for provider in places if provider in found]
 
 
 def _places(env: Mapping[str, str]) -> Mapping[str, str]:
@@ -59,30 +58,3 @@ def _places(env: Mapping[str, str]) -> Mapping[str, str]:
         return {}
     urls = [u.strip().rstrip("/") for u in written.split(",") if u.strip()]
     return {f"local_{n}" if n else "local": url for n, url in enumerate(urls)}
-
-
-async def _first_model(http: Http, base_url: str) -> str | None:
-    try:
-        answer = await http.request("GET", base_url + "/models", timeout_s=ANSWER_S, max_bytes=1024 * 1024)
-    except HttpError:
-        return None
-    if answer.status != 200:
-        return None
-    try:
-        listing = msgspec.json.decode(answer.body, type=_Listing)
-    except msgspec.DecodeError:
-        return None
-    for model in listing.data:
-        # Our own interface for models may listen on one of these ports too.
-        if model.owned_by != "nanobot" and not any(word in model.id.lower() for word in _NOT_FOR_CHAT):
-            return model.id
-    return None
-
-
-class _Listed(msgspec.Struct):
-    id: str
-    owned_by: Any = None
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Listed]

@@ -151,6 +151,4 @@ class Provider:
         }
         if request.thread:
             headers["x-session-affinity"] = opaque(request.thread)
-        for name, value in self.endpoint.headers.items():
-            headers[name.lower()] = value
-        return headers
+        return self.endpoint.laid_over(headers)

@@ -143,6 +143,7 @@ PROVIDERS: Final[Mapping[str, Known]] = {
     "longcat": Known(env=("LONGCAT_API_KEY",), base_url="https://api.longcat.chat/openai/v1"),
     "ant_ling": Known(env=("ANT_LING_API_KEY",), base_url="https://api.ant-ling.com/v1"),
     "vllm": Known(env=("HOSTED_VLLM_API_KEY",), base_url="http://localhost:8000/v1", local=True),
+    "llama_cpp": Known(base_url="http://localhost:8080/v1", local=True),
     "ollama": Known(env=("OLLAMA_API_KEY",), base_url="http://localhost:11434/v1", local=True),
     "lm_studio": Known(env=("LM_STUDIO_API_KEY",), base_url="http://localhost:1234/v1", local=True),
     "atomic_chat": Known(env=("ATOMIC_CHAT_API_KEY",), base_url="http://localhost:1337/v1", local=True),

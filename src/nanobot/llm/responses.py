@@ -41,6 +41,7 @@ class Responses:
     """`POST <base>/responses`, always streaming."""
 
     path = "/responses"
+    models_path = "/models"
 
     def headers(self, endpoint: Endpoint) -> Mapping[str, str]:
         return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}

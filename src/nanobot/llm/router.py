@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
+from nanobot.config import builtin
 from nanobot.config.expand import expand, expand_or_none
 from nanobot.config.model import Agent, Config, LlmProvider
 from nanobot.errors import ConfigError
@@ -19,7 +20,7 @@ from nanobot.llm.dialect import Dialect
 from nanobot.llm.endpoint import Endpoint
 from nanobot.llm.fallback import Breaker, Candidate, FallbackModel
 from nanobot.llm.idle import idle_reader
-from nanobot.llm.local_servers import LocalServer, find_local_server
+from nanobot.llm.local_servers import LocalServer, find_local_servers
 from nanobot.llm.model import Model
 from nanobot.llm.provider import Provider
 from nanobot.llm.registry import DEFAULT_MODELS, PROVIDERS, Known, find_known
@@ -55,6 +56,31 @@ class Chosen:
         return f"{self.provider}/{self.name}" if self.name != self.provider else self.name
 
 
+@dataclass(frozen=True, slots=True)
+class DefaultModel:
+    """The model where none is named, and why: it is `named` for that, its provider has a `key`, it is the
+    first of a `local` server, or there is `nothing` else."""
+
+    model: str
+    why: Literal["named", "key", "local", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """A provider that can be asked, and how."""
+
+    dialect: Dialect
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A provider that is configured and still cannot be asked. `message` says what lacks."""
+
+    provider: str
+    message: str
+
+
 class Models:
     """The models of one installation. What was learned about one is shared by all its users."""
 
@@ -72,19 +98,39 @@ class Models:
     async def start(self, *, avoid_ports: Collection[int] = ()) -> None:
         """Look for a model server on this machine, if nothing says which model to use."""
         if not self._named_default() and not self._keyed_default():
-            self._local = await find_local_server(self._http, self._config.env, avoid_ports=avoid_ports)
+            servers = await find_local_servers(self._http, self._config.env, avoid_ports=avoid_ports)
+            self._local = servers[0] if servers else None
             self._chosen.clear()
         log.info("default model", extra={"model": self.default()})
 
     def default(self) -> str:
         """What an agent without `model` gets: `provider/model`, or `demo` when there is nothing else."""
+        return self.explained_default().model
+
+    def explained_default(self) -> DefaultModel:
+        """The same, and why it is that."""
         if named := self._named_default():
-            return named
+            return DefaultModel(named, "named")
         if keyed := self._keyed_default():
-            return keyed
+            return DefaultModel(keyed, "key")
         if self._local:
-            return f"{self._local.provider}/{self._local.model}"
-        return "demo"
+            return DefaultModel(f"{self._local.provider}/{self._local.models[0]}", "local")
+        return DefaultModel("demo", "nothing")
+
+    def providers(self) -> Iterator[Reachable | Unusable]:
+        """Every provider that has a key, or is configured and needs none; `Unusable` if something lacks."""
+        for name in dict.fromkeys((*PROVIDERS, *self._config.llm_providers)):
+            configured = self._config.llm_providers.get(name)
+            known = PROVIDERS.get(find_known(name) or "", Known())
+            is_written = configured is not None and name not in builtin.PROVIDERS
+            if not is_written and not self._key(configured, known):
+                continue
+            try:
+                endpoint = self._endpoint(name, "*", configured, known)
+            except ConfigError as e:
+                yield Unusable(name, str(e))
+            else:
+                yield Reachable(_DIALECTS[configured.dialect if configured else known.dialect], endpoint)
 
     def choose(self, agent: Agent) -> Chosen:
         """The model of `agent`, with its fallbacks. Raises `ConfigError` if it cannot be used as configured.
