@@ -214,11 +214,10 @@ class Child:
                 line = b"(a line that was too long)"
             if line is None:
                 return
-            text = line.decode("utf-8", "replace")
+            text = self._secrecy.hide(line.decode("utf-8", "replace"))
             self._last_words.append(text)
             if log.isEnabledFor(logging.DEBUG):
-                said = self._secrecy.hide(text)
-                log.debug("mcp stderr", extra={"server": self._command.server, "line": said})
+                log.debug("mcp stderr", extra={"server": self._command.server, "line": text})
 
 
 async def _start(command: Command, lifeline: int) -> Process:

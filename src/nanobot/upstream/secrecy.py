@@ -20,6 +20,8 @@ from nanobot.wire.rpc import Payload, RpcError
 SHORTEST_SECRET: Final = 6
 """A shorter value is left in messages: replacing each `1` or `debug` would only make them unreadable."""
 MOST_RECENT: Final = 1000
+FEW: Final = 32
+"""So many secrets are looked for one after the other."""
 MAX_CAUSES: Final = 10
 
 
@@ -32,20 +34,31 @@ class RecentSecrets:
     def __init__(self, most: int = MOST_RECENT) -> None:
         self._most = most
         self._known: OrderedDict[str, Sequence[str]] = OrderedDict()
+        self._by_end: dict[str, set[str]] = {}
 
     def remember(self, *secrets: str) -> None:
         """Take note of values before they are sent; what follows the scheme of a header counts by itself."""
         for secret in secrets:
             for value in (secret, secret.rpartition(" ")[2]):
-                if len(value) >= SHORTEST_SECRET:
-                    self._known.setdefault(value, _spellings(value))
+                if value in self._known:
                     self._known.move_to_end(value)
+                elif len(value) >= SHORTEST_SECRET:
+                    self._known[value] = _spellings(value)
+                    for spelling in self._known[value]:
+                        self._by_end.setdefault(_end(spelling), set()).add(spelling)
         while len(self._known) > self._most:
-            self._known.popitem(last=False)
+            _, spellings = self._known.popitem(last=False)
+            for spelling in spellings:
+                self._by_end[_end(spelling)].discard(spelling)
+                if not self._by_end[_end(spelling)]:
+                    del self._by_end[_end(spelling)]
 
     def found_in(self, text: str) -> list[str]:
         """Those that stand in `text`, as they are spelled there."""
-        return [one for spellings in self._known.values() for one in spellings if one in text]
+        ends = self._by_end.keys()
+        if len(ends) > FEW:  # one walk through the text, however many there are
+            ends &= {text[at : at + SHORTEST_SECRET] for at in range(len(text) - SHORTEST_SECRET + 1)}
+        return [one for end in ends for one in self._by_end[end] if one in text]
 
     @property
     def is_empty(self) -> bool:
@@ -112,6 +125,11 @@ class Secrecy:
                 return {self.hide(name): self._hidden(item) for name, item in members.items()}
             case _:
                 return value
+
+
+def _end(spelling: str) -> str:
+    """What tells secrets apart: tokens of one issuer begin alike."""
+    return spelling[-SHORTEST_SECRET:]
 
 
 def _spellings(secret: str) -> Sequence[str]:
