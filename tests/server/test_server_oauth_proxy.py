@@ -415,7 +415,7 @@ async def test_somebody_without_a_name_gets_nothing(user: dict[str, Any], tmp_pa
 
 async def test_when_the_provider_lets_go_of_a_person_so_do_we(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        w.provider.expires_in = 60  # so it is due for renewal at once
+        w.provider.expires_in = 0  # so it is due for renewal at once
         client = (await w.register())["client_id"]
         tokens = await w.tokens(client)
         assert await w.works(tokens["access_token"])
@@ -427,7 +427,7 @@ async def test_when_the_provider_lets_go_of_a_person_so_do_we(tmp_path: Path) ->
 
 async def test_many_requests_at_once_renew_the_providers_token_once(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        w.provider.expires_in = 60
+        w.provider.expires_in = 0
         client = (await w.register())["client_id"]
         tokens = await w.tokens(client)
         w.provider.expires_in = 3600
@@ -435,6 +435,17 @@ async def test_many_requests_at_once_renew_the_providers_token_once(tmp_path: Pa
             for _ in range(20):
                 group.start_soon(w.works, tokens["access_token"])
         assert len(w.provider.forms) == 2
+
+
+async def test_a_short_lived_token_of_the_provider_is_not_renewed_at_every_request(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        for lasts_s in (300, 60):
+            w.provider.expires_in = lasts_s
+            w.provider.forms.clear()
+            tokens = await w.tokens((await w.register())["client_id"])
+            for _ in range(5):
+                assert await w.works(tokens["access_token"])
+            assert [form["grant_type"] for form in w.provider.forms] == ["authorization_code"]
 
 
 BAD_REDIRECTS = [

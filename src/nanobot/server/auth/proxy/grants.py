@@ -29,6 +29,7 @@ CODE_S: Final = 600
 ACCESS_S: Final = 3600
 GRANT_S: Final = 30 * 24 * 3600
 REFRESH_EARLY_S: Final = 300.0
+"""How long before its end a token of the provider is renewed; a short-lived one at half of its life."""
 
 _ACCESS, _REFRESH, _CODE, _GRANT = "oauth-access", "oauth-refresh", "oauth-code", "oauth-grant"
 _PREFIX: Final = "nbt_"
@@ -143,7 +144,8 @@ class Grants:
     def _is_due(self, tokens: ProviderTokens) -> bool:
         if tokens.expires_at is None or not tokens.refresh:
             return False
-        return tokens.expires_at - self._clock() < REFRESH_EARLY_S
+        early_s = REFRESH_EARLY_S if tokens.lasts_s is None else min(REFRESH_EARLY_S, tokens.lasts_s / 2)
+        return tokens.expires_at - self._clock() <= early_s
 
     async def _refreshed(self, id: str) -> _Grant | None:
         """The grant with newer tokens of the provider; None, and gone, if it refuses them."""

@@ -35,12 +35,16 @@ class Endpoints:
 
 
 class ProviderTokens(msgspec.Struct, frozen=True):
-    """What the provider gave for a person. `expires_at`: seconds since the epoch, None for never."""
+    """What the provider gave for a person. `expires_at`: seconds since the epoch, None for never.
+
+    `lasts_s`: how long the access token was good for when it was given, None if that is not known.
+    """
 
     access: str
     refresh: str = ""
     id_token: str = ""
     expires_at: float | None = None
+    lasts_s: float | None = None
 
 
 class User(msgspec.Struct, frozen=True):
@@ -184,14 +188,15 @@ class Provider:
             raise ProviderRefused("The identity provider gave no token.")
         lasts = told.get("expires_in")
         try:
-            expires_at = None if lasts is None else self._clock() + float(lasts)
+            lasts_s = None if lasts is None else float(lasts)
         except (TypeError, ValueError):
-            expires_at = None
+            lasts_s = None
         return ProviderTokens(
             access=access,
             refresh=refresh if isinstance(refresh, str) else "",
             id_token=id_token if isinstance(id_token, str) else "",
-            expires_at=expires_at,
+            expires_at=None if lasts_s is None else self._clock() + lasts_s,
+            lasts_s=lasts_s,
         )
 
     async def _ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpAnswer:
