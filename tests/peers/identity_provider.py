@@ -39,6 +39,9 @@ class IdentityProvider:
     user: dict[str, Any] = field(default_factory=lambda: {"sub": "ann", "email": "ann@example.com"})
     expires_in: int | None = 3600
     refuses_refresh: bool = False
+    client_secret: str = CLIENT_SECRET
+    token_answer: tuple[int, Any] | None = None
+    """Status and JSON that the token endpoint answers everything with."""
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What the webhook says, by API key."""
@@ -101,7 +104,10 @@ class IdentityProvider:
 
     def _token(self, form: dict[str, str]) -> Response:
         self.forms.append(form)
-        if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, CLIENT_SECRET):
+        if self.token_answer is not None:
+            status, content = self.token_answer
+            return JSONResponse(content, status)
+        if (form.get("client_id"), form.get("client_secret")) != (CLIENT_ID, self.client_secret):
             return JSONResponse({"error": "invalid_client"}, 401)
         if form["grant_type"] == "refresh_token":
             if self.refuses_refresh:

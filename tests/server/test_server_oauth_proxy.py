@@ -425,6 +425,51 @@ async def test_when_the_provider_lets_go_of_a_person_so_do_we(tmp_path: Path) ->
         assert (await w.renew(client, tokens["refresh_token"])).status == 400
 
 
+async def test_a_wrong_secret_of_ours_ends_no_grant(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.provider.expires_in = 0
+        client = (await w.register())["client_id"]
+        tokens = await w.tokens(client)
+        asked = {"Authorization": f"Bearer {tokens['access_token']}"}
+        w.provider.client_secret = "another"
+        refused = await w.nanobot.ask("GET", "/api/threads", headers=asked)
+        assert refused.status == 503
+        assert b"invalid_client" in refused.body
+        browser = Browser(w.nanobot)
+        onward = await browser.allow(await browser.open(w.authorize_url(client)))
+        back = await browser.open((await browser.open(onward)).headers["location"])
+        assert query_of(back.headers["location"])["error"] == "temporarily_unavailable"
+        w.provider.client_secret = CLIENT_SECRET
+        assert await w.works(tokens["access_token"])
+        assert (await w.renew(client, tokens["refresh_token"])).status == 200
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        ((400, {"error": "invalid_request"}), 503),
+        ((400, ["no error"]), 503),
+        ((403, {"error": "CANARY <b>"}), 503),
+        ((429, {}), 503),
+        ((500, {"error": "invalid_grant"}), 503),
+        ((200, {"error": "bad_refresh_token"}), 401),
+    ],
+)
+async def test_only_a_clear_word_of_the_provider_ends_a_grant(
+    answer: tuple[int, Any], status: int, tmp_path: Path
+) -> None:
+    async with world(tmp_path) as w:
+        w.provider.expires_in = 0
+        tokens = await w.tokens((await w.register())["client_id"])
+        asked = {"Authorization": f"Bearer {tokens['access_token']}"}
+        w.provider.token_answer = answer
+        refused = await w.nanobot.ask("GET", "/api/threads", headers=asked)
+        assert refused.status == status
+        assert b"CANARY" not in refused.body
+        w.provider.token_answer = None
+        assert await w.works(tokens["access_token"])
+
+
 async def test_many_requests_at_once_renew_the_providers_token_once(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         w.provider.expires_in = 0

@@ -131,7 +131,10 @@ class Grants:
         return principal
 
     async def principal(self, id: str) -> Principal | None:
-        """Who a grant stands for, if the provider still vouches for them. Raises `AuthUnavailable`."""
+        """Who a grant stands for, if the provider still vouches for them.
+
+        Raises `NotSignedIn` and `AuthUnavailable` if it does not say, which ends nothing.
+        """
         grant = await self._find(id)
         if grant is not None and self._is_due(grant.provider):
             grant = await self._refreshed(id)
@@ -148,7 +151,7 @@ class Grants:
         return tokens.expires_at - self._clock() <= early_s
 
     async def _refreshed(self, id: str) -> _Grant | None:
-        """The grant with newer tokens of the provider; None, and gone, if it refuses them."""
+        """The grant with newer tokens of the provider; None, and gone, if it ended them."""
         lock = self._refreshing.setdefault(id, anyio.Lock())
         async with lock:  # a provider may take a second use of one refresh token for theft
             grant = await self._find(id)
@@ -159,7 +162,7 @@ class Grants:
             except ProviderRefused:
                 await self._take_back(id, "the identity provider does not vouch for the person any more")
                 return None
-            except AuthUnavailable:
+            except (NotSignedIn, AuthUnavailable):
                 expires_at = grant.provider.expires_at
                 if expires_at is not None and expires_at > self._clock():
                     return grant  # good for a few minutes yet

@@ -19,6 +19,11 @@ from nanobot.server.auth.principal import AuthUnavailable, NotSignedIn, named_ac
 
 TIMEOUT_S: Final = 10.0
 _MAX_ANSWER: Final = 256 * 1024
+_ABOUT_US: Final = frozenset(
+    "invalid_client invalid_request invalid_scope invalid_target unauthorized_client "
+    "unsupported_grant_type".split()
+)
+"""What a token endpoint says about the client that asks, and not about the person."""
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +56,10 @@ class User(msgspec.Struct, frozen=True):
     account: str
     name: str = ""
     email: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: str
 
 
 class ProviderRefused(NotSignedIn):
@@ -105,12 +114,15 @@ class Provider:
         return f"{page}{'&' if '?' in page else '?'}{urlencode(query)}"
 
     async def redeem(self, code: str, *, redirect_uri: str, verifier: str) -> ProviderTokens:
-        """Tokens for a code. Raises `ProviderRefused` and `AuthUnavailable`."""
+        """Tokens for a code. Raises `ProviderRefused`, `NotSignedIn` and `AuthUnavailable`."""
         form = {"code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
         return await self._tokens({"grant_type": "authorization_code", **form})
 
     async def refresh(self, tokens: ProviderTokens) -> ProviderTokens:
-        """Newer tokens in place of `tokens`. Raises `ProviderRefused` and `AuthUnavailable`."""
+        """Newer tokens in place of `tokens`.
+
+        Raises `ProviderRefused` if `tokens` have ended for good, else `NotSignedIn` and `AuthUnavailable`.
+        """
         newer = await self._tokens({"grant_type": "refresh_token", "refresh_token": tokens.refresh})
         return newer if newer.refresh else msgspec.structs.replace(newer, refresh=tokens.refresh)
 
@@ -182,10 +194,11 @@ class Provider:
         proof = {"client_id": self._client_id, "client_secret": self._client_secret}
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         answer = await self._ask("POST", ends.token, headers, urlencode({**form, **proof}).encode())
+        _check_grant(answer)
         told = _object(answer)
         access, refresh, id_token = (told.get(f"{name}_token") for name in ("access", "refresh", "id"))
         if not isinstance(access, str) or not access:
-            raise ProviderRefused("The identity provider gave no token.")
+            raise NotSignedIn("The identity provider gave no token.")
         lasts = told.get("expires_in")
         try:
             lasts_s = None if lasts is None else float(lasts)
@@ -206,6 +219,28 @@ class Provider:
             )
         except HttpError as e:
             raise AuthUnavailable("The identity provider cannot be reached.") from e
+
+
+def _check_grant(answer: HttpAnswer) -> None:
+    """Tell a person who is refused from a provider that does not want us, or that has trouble of its own.
+
+    Raises `ProviderRefused` for `invalid_grant` alone (RFC 6749, 5.2), `AuthUnavailable` for other errors:
+    a client secret that is wrong for a moment says nothing about the person.
+    """
+    if answer.status == 200 or answer.status >= 500 or answer.status == 429:
+        return
+    try:
+        error = msgspec.json.decode(answer.body, type=_Refusal).error
+    except (msgspec.DecodeError, RecursionError):
+        error = ""
+    if error == "invalid_grant":
+        raise ProviderRefused("The identity provider does not vouch for the person.")
+    known = error if error in _ABOUT_US else "no reason"
+    log.error(
+        "the identity provider refuses requests of this server for tokens",
+        extra={"status": answer.status, "error": known},
+    )
+    raise AuthUnavailable(f"The identity provider refuses this server ({answer.status}, {known}).")
 
 
 def _object(answer: HttpAnswer) -> dict[str, Any]:
