@@ -6,7 +6,11 @@ import hashlib
 from pathlib import Path
 from urllib.parse import urlencode
 
+import anyio
+import httpx2
 import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 from tests.server.world import Answer, Served, served
 
 from nanobot.config.model import ApiKey, AuthSettings, ServerSettings
@@ -168,6 +172,27 @@ async def test_r14_a_user_is_believed_of_a_trusted_proxy_only(tmp_path: Path) ->
         assert (await nanobot.ask("POST", "/api/threads", {}, page)).status == 401
     async with served(tmp_path / "b", settings=stranger, auth=REMOTE) as nanobot:
         assert (await nanobot.ask("GET", "/api/threads", headers=ANN)).status == 401
+
+
+async def test_a_program_behind_a_trusted_proxy_is_let_in_and_a_page_elsewhere_is_not(tmp_path: Path) -> None:
+    trusted = ServerSettings(trusted_proxies=("127.0.0.0/8",))
+    async with served(tmp_path, settings=trusted, auth=REMOTE) as nanobot:
+        async with (
+            httpx2.AsyncClient(headers=ANN) as http,
+            streamable_http_client(f"{nanobot.url}/mcp", http_client=http) as (read, write, *_),
+            ClientSession(read, write) as session,
+        ):
+            with anyio.fail_after(30):
+                await session.initialize()
+                tools = await session.list_tools()
+        assert "chat-with-main" in [tool.name for tool in tools.tools]
+        for site, status in (("same-origin", 201), ("none", 201), ("same-site", 401), ("cross-site", 403)):
+            for mode in ({}, {"Sec-Fetch-Mode": "navigate"}):
+                sent = ANN | mode | {"Sec-Fetch-Site": site}
+                assert (await nanobot.ask("POST", "/api/threads", {}, sent)).status == status, (site, mode)
+        for origin in ("null", "http://localhost:1"):
+            assert (await nanobot.ask("POST", "/mcp", {}, ANN | {"Origin": origin})).status in (401, 403)
+        assert (await nanobot.ask("POST", "/api/threads", {}, {"Sec-Fetch-Site": "none"})).status == 401
 
 
 async def test_r14_where_we_are_is_believed_of_a_trusted_proxy_only(tmp_path: Path) -> None:

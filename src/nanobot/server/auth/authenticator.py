@@ -1,7 +1,8 @@
 """The one authenticator before all routes: whoever passes has an account.
 
 A bearer token is tried first, then the session cookie, then what a trusted proxy says. The last two are added
-by browsers and proxies without the person's doing, so they count only for requests of our own pages.
+by browsers and proxies without the person's doing: a cookie counts only for requests of our own pages, the
+word of a proxy also for those of programs, which say nothing of any page.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nanobot.server.auth.challenge import Challenge
-from nanobot.server.auth.cookies import is_navigation, is_our_own_page, read_cookie
+from nanobot.server.auth.cookies import is_another_page, is_navigation, is_our_own_page, read_cookie
 from nanobot.server.auth.forwarded import remote_principal
 from nanobot.server.auth.logins import COOKIE, Logins
 from nanobot.server.auth.plain_page import redirect
@@ -101,11 +102,11 @@ class Authenticator:
         sent = [value for name, value in scope["headers"] if name == b"authorization"]
         if sent:
             return await self._by_token(sent)
-        if is_our_own_page(scope):
-            if self._logins is not None and (cookie := read_cookie(scope, COOKIE)):
-                if (known := await self._logins.find(cookie)) is not None:
-                    return known
-            if self._remote_headers and (remote := remote_principal(scope)) is not None:
+        if self._logins is not None and is_our_own_page(scope) and (cookie := read_cookie(scope, COOKIE)):
+            if (known := await self._logins.find(cookie)) is not None:
+                return known
+        if self._remote_headers and not is_another_page(scope):
+            if (remote := remote_principal(scope)) is not None:
                 return remote
         raise NotSignedIn("Sign in first: send `Authorization: Bearer …`.", is_missing=True)
 

@@ -36,6 +36,12 @@ def write_cookie(scope: Scope, name: str, value: str, *, max_age_s: int, same_si
 
 def is_our_own_page(scope: Scope) -> bool:
     """Whether what the browser adds by itself may count for this request."""
+    names_page = any(name == b"origin" and value for name, value in scope["headers"])
+    return (names_page or scope["method"] in ("GET", "HEAD")) and not is_another_page(scope)
+
+
+def is_another_page(scope: Scope) -> bool:
+    """Whether a browser says that a page which is not ours asks. Programs say nothing of the kind."""
     host = origin = site = mode = b""
     for name, value in scope["headers"]:
         match name:
@@ -50,10 +56,9 @@ def is_our_own_page(scope: Scope) -> bool:
             case _:
                 pass
     if origin:
-        return origin == scope["scheme"].encode() + b"://" + host
-    if scope["method"] not in ("GET", "HEAD"):
-        return False
-    return site in (b"", b"same-origin", b"none") or mode == b"navigate"
+        return origin != scope["scheme"].encode() + b"://" + host
+    is_link = mode == b"navigate" and scope["method"] in ("GET", "HEAD")
+    return site not in (b"", b"same-origin", b"none") and not is_link
 
 
 def is_navigation(scope: Scope) -> bool:
