@@ -259,13 +259,21 @@ BAD_REQUESTS: dict[str, tuple[dict[str, str | None], str]] = {
 }
 
 
-async def test_a_request_that_is_not_safe_goes_back_to_the_client(tmp_path: Path) -> None:
+async def test_a_request_that_is_not_safe_is_explained_and_no_redirect_before_consent(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
-        client = (await w.register())["client_id"]
+        anywhere = "https://anywhere.example/x"  # anybody may register any address
+        client = (await w.register(redirect_uris=[anywhere]))["client_id"]
         for name, (change, error) in BAD_REQUESTS.items():
-            answer = await Browser(w.nanobot).open(w.authorize_url(client, **change))
-            assert answer.status == 303, name
-            assert query_of(answer.headers["location"])["error"] == error, name
+            url = w.authorize_url(client, redirect_uri=anywhere, **change)
+            answer = await Browser(w.nanobot).open(url)
+            assert answer.status == 400, name
+            assert "location" not in answer.headers, name
+            assert b"http-equiv" not in answer.body, name
+            assert b"<b>anywhere.example</b>" in answer.body, name
+            link = re.search(rb'href="(https://anywhere[^"]+)"', answer.body)
+            assert link, name
+            told = query_of(unescape(link[1].decode()))
+            assert (told["error"], told["state"], told["iss"]) == (error, "st", w.nanobot.url), name
 
 
 @pytest.mark.parametrize(
@@ -504,6 +512,19 @@ BAD_REDIRECTS = [
     "//evil.example",
     "",
     "https://ok.example/" + "x" * 3000,
+    "jar:https://ok.example/x",
+    "resource://x",
+    "moz-extension://x",
+    "ms-msdt:/id",
+    "search-ms:query",
+    "intent://x",
+    "localhost:1/cb",
+    ".app:/cb",
+    "app.:/cb",
+    "http://localhost:9/cb?code=1",
+    "https://ok.example/cb?x=1&state=",
+    "https://ok.example/cb?%69ss=x",
+    "com.example.app:/cb?error=x",
 ]
 
 

@@ -75,7 +75,7 @@ class Authorization:
         try:
             self._check(http, query)
         except OAuthError as refused:
-            await self._refuse(http, flow, refused)
+            await self._explain(http, flow, refused)
             return
         secret, cookie = await self._flows.begin(http, "oauth-consent", flow)
         await show_page(http, "Allow access?", _question(client, redirect_uri, secret), headers=[cookie])
@@ -171,6 +171,19 @@ class Authorization:
         wanted = asked.split() or self._scopes
         return " ".join(one for one in wanted if one in self._scopes)
 
+    async def _explain(self, http: Exchange, flow: Flow, refused: OAuthError) -> None:
+        """Show what is wrong to a person who has not agreed to anything yet.
+
+        Anybody may register any address, so a browser is not sent there before the person has seen where.
+        """
+        url = self._answer_url(http, flow, _told(refused))
+        body = (
+            f'<p class="bad">{escape(str(refused))}</p><p>The application asked in a way that is not '
+            f"allowed. The answer would go to <b>{escape(_place_of(flow.redirect_uri))}</b>: "
+            f'<a href="{escape(url)}">tell the application there</a>, if you know it.</p>'
+        )
+        await show_page(http, "Not possible", body, status=refused.status)
+
     async def _refuse(
         self, http: Exchange, flow: Flow, refused: OAuthError, *, from_form: bool = False
     ) -> None:
@@ -179,8 +192,7 @@ class Authorization:
             body = f'<p class="bad">{escape(str(refused))}</p><p><a href="/login">Try again</a></p>'
             await show_page(http, "Not signed in", body, status=refused.status)
             return
-        told = {"error": refused.error, "error_description": str(refused)}
-        url = self._answer_url(http, flow, told)
+        url = self._answer_url(http, flow, _told(refused))
         if from_form:
             body = f'<p><a href="{escape(url)}">Back to the application</a></p>'
             await show_page(http, "Not allowed", body, onward=url)
@@ -202,9 +214,16 @@ def is_our_resource(resource: str, public_url: str) -> bool:
     return not resource or resource.rstrip("/") == public_url or resource.startswith(f"{public_url}/")
 
 
-def _question(client: Client, redirect_uri: str, secret: str) -> str:
+def _told(refused: OAuthError) -> dict[str, str]:
+    return {"error": refused.error, "error_description": str(refused)}
+
+
+def _place_of(redirect_uri: str) -> str:
     place = urlsplit(redirect_uri)
-    where = place.hostname or f"{place.scheme}: (an application on this machine)"
+    return place.hostname or f"{place.scheme}: (an application on this machine)"
+
+
+def _question(client: Client, redirect_uri: str, secret: str) -> str:
     known = (
         f"It describes itself at <b>{escape(urlsplit(client.id).netloc)}</b>."
         if is_address(client.id)
@@ -213,7 +232,8 @@ def _question(client: Client, redirect_uri: str, secret: str) -> str:
     return (
         f"<p>The application <b>{escape(client.name or 'without a name')}</b> wants to use this nanobot in "
         f"your name. It gave itself that name; nobody has checked it. {known}</p>"
-        f"<p>The answer goes to <b>{escape(where)}</b>.<br><code>{escape(redirect_uri)}</code></p>"
+        f"<p>The answer goes to <b>{escape(_place_of(redirect_uri))}</b>.<br>"
+        f"<code>{escape(redirect_uri)}</code></p>"
         f'<form method="post" action="/authorize"><input type="hidden" name="request" value="{secret}">'
         '<button name="decision" value="allow">Allow</button>'
         '<button name="decision" value="deny">Deny</button></form>'

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from hmac import compare_digest
 from typing import Any, Final, Literal
-from urllib.parse import unquote_plus, urlsplit
+from urllib.parse import parse_qsl, unquote_plus, urlsplit
 
 import msgspec
 
@@ -34,12 +34,12 @@ AuthMethod = Literal["none", "client_secret_post", "client_secret_basic"]
 AUTH_METHODS: Final = ("none", "client_secret_post", "client_secret_basic")
 GRANT_TYPES: Final = ("authorization_code", "refresh_token")
 
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
-_NEVER: Final = frozenset(
-    "about blob chrome data file filesystem ftp http https javascript mailto vbscript view-source ws "
-    "wss".split()
-)
-"""Schemes that are no application's own: some of them run code in the browser."""
+_OWN_SCHEME: Final = re.compile(r"[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+|cursor")
+"""Schemes of applications: a domain backwards (RFC 8252, 7.1), or the short one that an MCP client has.
+Browsers and systems give short ones a meaning of their own, and some of those run code."""
+
+_ANSWERS: Final = frozenset(("code", "state", "iss", "error"))
+"""What we add to the query of a redirect URI; a client could not tell ours from what stood there before."""
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -164,6 +164,7 @@ def check_redirect_uri(uri: str) -> None:
     try:
         parts = urlsplit(uri)
         _ = parts.port
+        query = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
     except ValueError:
         raise OAuthError("invalid_redirect_uri", "A redirect URI cannot be read.") from None
     is_clean = uri.isascii() and uri.isprintable() and not set(uri) & set(" \\\"'<>`") and len(uri) <= 2048
@@ -171,13 +172,16 @@ def check_redirect_uri(uri: str) -> None:
     is_good = (
         (parts.scheme == "https" and is_web)
         or (parts.scheme == "http" and is_web and parts.hostname in LOOPBACK)
-        or (parts.scheme not in _NEVER and _SCHEME.fullmatch(parts.scheme) is not None)
+        or _OWN_SCHEME.fullmatch(parts.scheme) is not None
     )
     if not is_clean or not is_good or parts.fragment or "#" in uri:
         raise OAuthError(
             "invalid_redirect_uri",
-            "A redirect URI is https, http on this machine, or an application's own scheme; no fragment.",
+            "A redirect URI is https, http on this machine, or an application's own scheme with a dot in it "
+            "(com.example.app:/done); no fragment.",
         )
+    if taken := sorted(query & _ANSWERS):
+        raise OAuthError("invalid_redirect_uri", f"The query of a redirect URI may not hold {taken[0]}.")
 
 
 def hash_of(secret: str) -> str:
