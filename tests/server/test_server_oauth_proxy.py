@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,7 +36,9 @@ from tests.server.world import Answer, Served, served
 
 from nanobot.aio import task_group
 from nanobot.config.model import AuthSettings
+from nanobot.server.auth.proxy.clients import MOST_CLIENTS, UNUSED_S
 from nanobot.server.auth.proxy.grants import challenge_of
+from nanobot.store.credentials import Credential
 
 pytestmark = pytest.mark.anyio
 
@@ -548,6 +551,24 @@ async def test_registrations_that_could_leak_codes_are_refused(tmp_path: Path) -
             "https://ok.example/cb?x=1",
         ):
             await w.register(redirect_uris=[uri])
+
+
+async def test_registrations_that_nobody_uses_give_way_to_new_ones(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        used, first = (await w.register())["client_id"], (await w.register())["client_id"]
+        tokens = await w.tokens(used)
+        credentials = w.nanobot.app.store.credentials
+        later = int(time.time()) + UNUSED_S + 3600
+        await credentials.put(
+            *(Credential(kind="oauth-client", id=f"nbc_{n}", expires=later) for n in range(MOST_CLIENTS - 2))
+        )
+        newest = (await w.register())["client_id"]
+        gone = await Browser(w.nanobot).open(w.authorize_url(first))
+        assert (gone.status, b"not registered" in gone.body) == (400, True)
+        assert await credentials.find("oauth-client", "nbc_0")
+        await w.code(newest)
+        assert (await w.renew(used, tokens["refresh_token"])).status == 200
+        assert (await w.tokens(used))["access_token"]
 
 
 async def test_repeated_parameters_and_too_many_requests_are_refused(tmp_path: Path) -> None:

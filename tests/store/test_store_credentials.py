@@ -25,7 +25,6 @@ async def test_what_was_put_is_found_until_it_expires(tmp_path: Path) -> None:
         assert found == Credential(kind="code", id="a", expires=LATER, owner="g", body=b"CANARY")
         assert await store.credentials.find("code", "old") is None
         assert await store.credentials.find("token", "a") is None
-        assert await store.credentials.count("code") == 1
         await store.credentials.renew("code", "old", expires=LATER)
         await store.credentials.rewrite("code", "a", b"new")
         assert [(await store.credentials.find("code", i)).body for i in ("a", "old")] == [b"new", b""]  # type: ignore[union-attr]
@@ -51,6 +50,24 @@ async def test_of_many_at_once_exactly_one_is_the_first_to_spend(tmp_path: Path)
                 group.start_soon(spend)
         assert sorted(firsts) == [False] * 19 + [True]
         assert await store.credentials.spend("code", "other") is None
+
+
+async def test_room_is_made_by_unused_ones_the_first_to_expire_first(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "db") as store:
+        given = store.credentials
+        for id, expires in (("a", LATER + 2), ("b", LATER + 1), ("c", LATER), ("old", 1)):
+            await given.put(Credential(kind="client", id=id, expires=expires))
+        await given.put(Credential(kind="other", id="x", expires=LATER - 1))
+        await given.spend("client", "c")
+        assert await given.make_room("client", most=4)
+        assert all([await given.find("client", id) for id in "abc"])
+        assert await given.make_room("client", most=3)
+        left = [id for id in "abc" if await given.find("client", id)]
+        assert left == ["a", "c"]
+        assert not await given.make_room("client", most=1)
+        left = [id for id in "abc" if await given.find("client", id)]
+        assert left == ["c"]
+        assert await given.find("other", "x")
 
 
 async def test_with_its_owner_everything_goes(tmp_path: Path) -> None:

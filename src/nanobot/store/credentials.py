@@ -23,7 +23,8 @@ class Credential:
     """One thing that was given out. `kind` and `id` name it; `id` is a hash wherever the thing is a secret.
 
     `owner`: what it belongs to, "" for nothing; removing the owner removes it. `expires`: seconds since the
-    epoch. `body` is sealed at rest. `used`: it has been spent, and is kept to notice a second use.
+    epoch. `body` is sealed at rest. `used`: it has been spent, and is kept to notice a second use, or
+    to know it from those that nobody needed.
     """
 
     kind: str
@@ -106,12 +107,27 @@ class Credentials:
         query = delete(table).where(table.c.owner == owner)
         await self._database.write(lambda c: c.execute(query))
 
-    async def count(self, kind: str) -> int:
-        from sqlalchemy import func, select
+    async def make_room(self, kind: str, *, most: int) -> bool:
+        """Remove unused ones of `kind`, the first to expire first, until there are fewer than `most`.
 
-        table = _table()
-        query = select(func.count()).where(table.c.kind == kind, table.c.expires > self._now())
-        return await self._database.read(lambda c: c.execute(query).scalar_one())
+        False if there are as many used ones: those stay.
+        """
+
+        def make_room(connection: Connection) -> bool:
+            from sqlalchemy import delete, func, select
+
+            table = _table()
+            those = (table.c.kind == kind) & (table.c.expires > self._now())
+            count = connection.execute(select(func.count()).where(those)).scalar_one()
+            if (excess := count - most + 1) <= 0:
+                return True
+            unused = select(table.c.id).where(those, table.c.used == 0).order_by(table.c.expires)
+            ids = connection.execute(unused.limit(excess)).scalars().all()
+            for id in ids:
+                connection.execute(delete(table).where(table.c.kind == kind, table.c.id == id))
+            return len(ids) == excess
+
+        return await self._database.write(make_room)
 
     async def purge(self) -> None:
         """Remove what has expired."""

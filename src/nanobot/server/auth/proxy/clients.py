@@ -27,6 +27,7 @@ UNUSED_S: Final = 30 * 24 * 3600
 """A registration that nobody signs in with is forgotten after this time, a used one after `USED_S`."""
 USED_S: Final = 365 * 24 * 3600
 MOST_CLIENTS: Final = 10_000
+"""When there are so many, registrations that nobody signed in with give way, the oldest first."""
 MOST_REDIRECTS: Final = 20
 _KIND: Final = "oauth-client"
 
@@ -81,7 +82,7 @@ class Clients:
         method = _auth_method(wish)
         for uri in _few(wish.redirect_uris):
             check_redirect_uri(uri)
-        if await self._credentials.count(_KIND) >= MOST_CLIENTS:
+        if not await self._credentials.make_room(_KIND, most=MOST_CLIENTS):
             raise OAuthError("temporarily_unavailable", "Too many clients are registered.", status=503)
         secret = "" if method == "none" else f"nbs_{secrets.token_urlsafe(32)}"
         client = Client(
@@ -114,6 +115,7 @@ class Clients:
         """Somebody signed in with it: keep it for longer."""
         if is_address(client.id):
             return  # nothing of it is kept
+        await self._credentials.spend(_KIND, client.id)
         await self._credentials.renew(_KIND, client.id, expires=int(self._clock()) + USED_S)
 
     async def authenticate(self, http: Exchange, form: Mapping[str, str]) -> Client:
