@@ -21,6 +21,8 @@ arguments never enter one. `code` is stable and meant for programs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class NanobotError(Exception):
     """Base of all deliberate errors. `str()` is fit for a person to read."""
@@ -100,6 +102,18 @@ class UpstreamUnavailable(UpstreamError):
         self.reason = reason
         self.maybe_sent = maybe_sent
         self.for_caller = for_caller
+
+
+class CredentialsRefused(UpstreamUnavailable):
+    """`server` wants a token of whoever calls, or another than it got; `scopes` are those it asked for."""
+
+    code = "upstream.credentials_refused"
+
+    def __init__(
+        self, server: str, reason: str, *, scopes: Sequence[str] = (), maybe_sent: bool = False
+    ) -> None:
+        super().__init__(server, reason, maybe_sent=maybe_sent, for_caller=True)
+        self.scopes = tuple(scopes)
 
 
 class LoginRequired(UpstreamUnavailable):

@@ -16,10 +16,10 @@ from nanobot.aio import task_group
 from nanobot.config.model import McpServer, SessionSettings, Sharing
 from nanobot.errors import LoginRequired
 from nanobot.upstream.connection import Upstream
-from nanobot.upstream.oauth.challenge import Challenge
 from nanobot.upstream.pool import Pool
 from nanobot.upstream.pools import Pools
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.challenge import Challenge
 from nanobot.wire.continuation import Continuation
 from nanobot.wire.rpc import Payload
 from nanobot.wire.versions import Era

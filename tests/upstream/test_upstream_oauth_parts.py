@@ -14,10 +14,10 @@ from tests.wire.http_peer import serving
 
 from nanobot.http import open_http
 from nanobot.upstream.oauth.addresses import checked, covers
-from nanobot.upstream.oauth.challenge import Challenge, read_challenge
 from nanobot.upstream.oauth.documents import MAX_DOCUMENT, fetch_document
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 from nanobot.upstream.oauth.token_endpoint import _token
+from nanobot.wire.challenge import Challenge, read_challenge
 
 pytestmark = pytest.mark.anyio
 

@@ -27,10 +27,13 @@ from nanobot.hub.audit.log import AuditLog
 from nanobot.hub.hub import Hub
 from nanobot.hub.overheard import Overhearing
 from nanobot.hub.publish import Publisher
+from nanobot.hub.relay import lone_server
 from nanobot.server.app_tickets import Tickets
 from nanobot.server.apps import AppsApi
 from nanobot.server.asgi import build_application, is_app, is_mcp
 from nanobot.server.auth.assembly import Authentication, is_protected
+from nanobot.server.auth.challenge import bearer_challenge
+from nanobot.server.auth.public_url import public_url_of
 from nanobot.server.browser import BrowserApi, BrowserSettings
 from nanobot.server.event_stream import Closing
 from nanobot.server.health import HEALTH_PATH, HealthCheck
@@ -46,7 +49,10 @@ from nanobot.store import Store
 from nanobot.telemetry import Tracer
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.pools import Pools
+from nanobot.wire.explain import NeedsCredentials
 from nanobot.wire.home import Home
+from nanobot.wire.http_request import Header, Scope
+from nanobot.wire.server_http import Challenge as ChallengeOf
 from nanobot.wire.server_http import McpEndpoint
 from nanobot.wire.server_sse import PATHS as SSE_PATHS
 from nanobot.wire.server_sse import SseEndpoint
@@ -160,6 +166,7 @@ async def serve_on(
         session_settings=config.sessions,
         home=home,
         attendance=parts.upstreams,
+        challenge=_passed_on_challenge(config),
     )
     sse = None
     if with_sse:
@@ -243,6 +250,19 @@ def audited(application: ASGIApp, log: AuditLog, publisher: Publisher, *, with_s
         return is_mcp(method, path) or is_app(method, path) or (with_sse and path in SSE_PATHS)
 
     return Audited(application, log, is_mcp=is_noted, server_of=publisher.server_of)
+
+
+def _passed_on_challenge(config: Config) -> ChallengeOf | None:
+    """The challenge of a server that is published alone and gets the tokens of its clients; else None."""
+    lone = lone_server(config)
+    if lone is None or not config.mcp_servers[lone].personal_headers:
+        return None
+    public_url = public_url_of(config.server.public_url) if is_protected(config) else None
+
+    def challenge(scope: Scope, refused: NeedsCredentials) -> Header:
+        return bearer_challenge(public_url, scope, scopes=refused.scopes, error=refused.message)
+
+    return challenge
 
 
 async def _stop_on_signals(

@@ -26,6 +26,7 @@ from nanobot.aio import task_group
 from nanobot.config.model import McpServer
 from nanobot.errors import (
     ConfigError,
+    CredentialsRefused,
     NanobotError,
     StoreError,
     UpstreamError,
@@ -193,7 +194,7 @@ class Upstream:
         self._live: Connection | None = None
         self._task_calls: TaskCalls | None = None
         self._failure: str | None = None
-        self._is_refused = False  # the last attempt failed for what a caller had brought along
+        self._refusal: Refused | None = None  # of the last attempt, for what a caller had brought along
         self._next_attempt = math.inf
         self._wanted = anyio.Event()
         self._hurry = anyio.Event()  # the pause before the next attempt is over
@@ -324,7 +325,7 @@ class Upstream:
         """The headers of a request of `caller`. A server that refused others is asked again at once, but once
         for the same ones; one that is down is not."""
         headers = await personal.made_for(caller)
-        if self._is_refused and self.state.state == "backoff" and personal.note_attempt(headers):
+        if self._refusal is not None and self.state.state == "backoff" and personal.note_attempt(headers):
             self._failure = None
             self._unsettle()
             self._hurry.set()
@@ -350,10 +351,7 @@ class Upstream:
                     continue
                 unsafe = e.maybe_sent and method not in REPEATABLE
                 if unsafe or not may_repeat or isinstance(e, Refused | AuthorizationFailed):
-                    for_caller = isinstance(e, Refused) and e.is_for_caller
-                    raise UpstreamUnavailable(
-                        self.name, e.reason, maybe_sent=e.maybe_sent, for_caller=for_caller
-                    ) from e
+                    raise self._unavailable(e.reason, e, maybe_sent=e.maybe_sent) from e
                 may_repeat = False
 
     async def _ask(self, method: str, params: Payload, call: Call) -> Payload:
@@ -372,9 +370,18 @@ class Upstream:
                 self._try_again()  # the address that we have told leads nowhere by now
             if self._failure is not None:
                 reason = self._failure + self._when()
-                raise UpstreamUnavailable(self.name, reason, for_caller=self._is_refused)
+                raise self._unavailable(reason, self._refusal)
             self._wanted.set()
             await self._settled.wait()
+
+    def _unavailable(
+        self, reason: str, refusal: Exception | None, *, maybe_sent: bool = False
+    ) -> UpstreamUnavailable:
+        """What callers are told; `refusal` is what the server said, if it said anything."""
+        if isinstance(refusal, Unauthorized) and self._personal is not None:
+            return CredentialsRefused(self.name, reason, scopes=refusal.scopes, maybe_sent=maybe_sent)
+        for_caller = isinstance(refusal, Refused) and refusal.is_for_caller
+        return UpstreamUnavailable(self.name, reason, maybe_sent=maybe_sent, for_caller=for_caller)
 
     async def _log_in(self, needed: LoginNeeded, call: Call, times: int) -> None:
         assert self._access is not None
@@ -439,7 +446,7 @@ class Upstream:
         """Connect and stay connected: for how many seconds (None: never was), and why it ended."""
         self._unsettle()
         self._failure = None
-        self._is_refused = False
+        self._refusal = None
         if self._personal is not None:
             self._personal.note_attempt(self._personal.latest)
         self._enter("starting")
@@ -461,7 +468,7 @@ class Upstream:
             self._login = e
         except (StartFailed, ConnectionLost, NoCommonVersion) as e:
             reason = str(e)
-            self._is_refused = isinstance(e, Refused) and e.is_for_caller
+            self._refusal = e if isinstance(e, Refused) and e.is_for_caller else None
             self._forget_era()
         except RpcError as e:
             self._forget_era()

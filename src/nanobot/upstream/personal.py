@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from nanobot.config.environment import BEARER_TOKEN
 from nanobot.config.expand import UnsetVariable, expand
 from nanobot.config.model import McpServer
-from nanobot.errors import ConfigError, UpstreamUnavailable
+from nanobot.errors import ConfigError, CredentialsRefused, UpstreamUnavailable
 from nanobot.http import HttpAnswer, HttpStream
 from nanobot.upstream.definition import check_header
 from nanobot.upstream.oauth.exchange import TokenExchange
@@ -83,7 +83,10 @@ class PersonalHeaders:
                 name, value = expand(template, values), expand(written, values)
                 check_header(self._server, place, name, value)
             except UnsetVariable as e:
-                raise self._unavailable(_missing(place, e.name)) from e
+                reason = _missing(place, e.name)
+                if e.name == BEARER_TOKEN:
+                    raise CredentialsRefused(self._server.name, reason) from e
+                raise self._unavailable(reason) from e
             except ConfigError as e:
                 raise self._unavailable(str(e)) from e
             headers[name] = value

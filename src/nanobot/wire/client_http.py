@@ -533,7 +533,7 @@ class HttpConnection:
         except HttpError as e:
             raise self._lost(e) from e
         if answer.status == 401:
-            raise Unauthorized(401, f"it wants credentials for {method}")
+            raise Unauthorized(f"it wants credentials for {method}")
         if answer.status >= 300:
             raise Refused(answer.status, f"it answered HTTP status {answer.status} to {method}")
 

@@ -163,7 +163,7 @@ class _SseLine:
     async def send(self, message: bytes) -> None:
         status = await self._post(message)
         if status == 401:
-            raise Unauthorized(401, "it answered HTTP status 401: it wants credentials")
+            raise Unauthorized("it answered HTTP status 401: it wants credentials")
         if status in (404, 410):  # it has forgotten the stream that is to bring the answer
             raise anyio.BrokenResourceError
         if status >= 300:
@@ -243,7 +243,7 @@ async def _endpoint(url: str, events: AsyncIterator[SseEvent]) -> str:
 
 def _check_stream(reply: HttpStream) -> None:
     if reply.status == 401:
-        raise Unauthorized(401, "it answered HTTP status 401: it wants credentials")
+        raise Unauthorized("it answered HTTP status 401: it wants credentials")
     if reply.status != 200:
         raise NoSuchStream(reply.status, f"it answered HTTP status {reply.status} to a GET for events")
     if media_type(reply) != EVENTS:

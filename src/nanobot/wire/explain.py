@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from nanobot.errors import Busy, LoginRequired, NotFound, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from nanobot.errors import (
+    Busy,
+    CredentialsRefused,
+    LoginRequired,
+    NotFound,
+    UpstreamError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from nanobot.ids import new_id
 from nanobot.wire.rpc import (
     BUSY,
@@ -19,6 +27,15 @@ from nanobot.wire.rpc import (
 log = logging.getLogger(__name__)
 
 
+class NeedsCredentials(RpcError):
+    """A server wants a token of the client, or another one, with `scopes`. Where a client reaches that server
+    alone through us, HTTP says so with its own status."""
+
+    def __init__(self, message: str, data: Payload, scopes: tuple[str, ...]) -> None:
+        super().__init__(INTERNAL_ERROR, message, data)
+        self.scopes = scopes
+
+
 def explain(failure: Exception) -> RpcError:
     """The JSON-RPC error for whatever went wrong. Details of a bug go to the log alone."""
     match failure:
@@ -27,6 +44,9 @@ def explain(failure: Exception) -> RpcError:
         case LoginRequired():
             data = {"server": failure.server, "authUrl": failure.auth_url or None}
             return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))
+        case CredentialsRefused():
+            data = {"server": failure.server, "reason": failure.reason}
+            return NeedsCredentials(str(failure), Payload.of(data), failure.scopes)
         case UpstreamUnavailable():
             data = {"server": failure.server, "reason": failure.reason, "retryable": True}
             return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +12,7 @@ import anyio
 
 from nanobot.http import HttpAnswer, HttpError, HttpStream
 from nanobot.sse import SseEvent, whole_number
+from nanobot.wire.challenge import read_challenge
 from nanobot.wire.client import ConnectionLost
 from nanobot.wire.rpc import INTERNAL_ERROR, ErrorResponse, Payload, Response, RpcError, decode
 
@@ -56,7 +57,11 @@ class Refused(ConnectionLost):
 
 
 class Unauthorized(Refused):
-    """The server wants a token, or another one than it got (HTTP status 401)."""
+    """The server wants a token, or another than it got (HTTP status 401), with the `scopes` that it named."""
+
+    def __init__(self, reason: str, scopes: Sequence[str] = ()) -> None:
+        super().__init__(401, reason)
+        self.scopes = tuple(scopes)
 
 
 @dataclass(slots=True)
@@ -110,7 +115,8 @@ async def refusal(reply: HttpStream, sent: Mapping[str, str]) -> Exception:
         if wait is not None and wait <= LONGEST_WAIT_S:
             return Later(wait, status)
     if status == 401:
-        return Unauthorized(status, "it answered HTTP status 401: it wants credentials")
+        scopes = read_challenge(status, reply.headers).scopes
+        return Unauthorized("it answered HTTP status 401: it wants credentials", scopes)
     if status >= 400 and media_type(reply) == JSON:
         with suppress(RpcError):
             message = decode(await _whole(reply), mend=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Final
@@ -28,6 +28,7 @@ from nanobot.wire.dispatch import Dispatcher, Outcome
 from nanobot.wire.envelope import open_envelope, repeated_header, unsupported
 from nanobot.wire.event_stream import Clock
 from nanobot.wire.exchange import Meta, cancelled_by, read_meta
+from nanobot.wire.explain import NeedsCredentials
 from nanobot.wire.home import Home
 from nanobot.wire.http_exchange import HttpExchange
 from nanobot.wire.http_refusals import (
@@ -86,8 +87,14 @@ from nanobot.wire.versions import ALL_VERSIONS, LEGACY_VERSIONS, META_SESSION, M
 
 log = logging.getLogger(__name__)
 
+Challenge = Callable[[Scope, NeedsCredentials], Header]
+"""The header `WWW-Authenticate` of a 401 to a request."""
+
 LAZY_S: Final = 0.15
 """How long an answer may take before its stream is opened without any news."""
+
+UNCHALLENGED_S: Final = 5.0
+"""The same where a server behind us may want other credentials: no status can follow an open stream."""
 
 SWEEP_S: Final = 15.0
 LAST_SAVE_S: Final = 5.0
@@ -130,9 +137,12 @@ class McpEndpoint:
         session_settings: SessionSettings,
         home: Home | None = None,
         attendance: Attendance | None = None,
+        challenge: Challenge | None = None,
         clock: Clock = time.monotonic,
     ) -> None:
-        """`clock` counts seconds; sessions and replayable events age by it.
+        """`challenge`: a client whose token a server refused is told so with HTTP status 401.
+
+        `clock` counts seconds; sessions and replayable events age by it.
 
         `home` is what outlives this process: without one, sessions do not. `attendance` is told of them.
         """
@@ -157,7 +167,8 @@ class McpEndpoint:
         self._changed = anyio.Event()
         self._news = count()
         self._is_open = False
-        self._patience = Patience(LAZY_S)
+        self._challenge = challenge
+        self._patience = Patience(LAZY_S if challenge is None else UNCHALLENGED_S)
         self._under_way: set[HttpExchange] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -317,7 +328,8 @@ class McpEndpoint:
             session.used_at = self._clock()
             if session.peer.changed:
                 self._sessions.note(session)
-        await exchange.answer(outcome, 200, (session.header,))
+        status, headers = self._challenged(http, outcome, 200)
+        await exchange.answer(outcome, status, (session.header, *headers))
 
     async def _initialize(self, http: HttpRequest, request: Request, meta: Meta) -> None:
         """A session comes into being only with the successful answer."""
@@ -341,7 +353,8 @@ class McpEndpoint:
                 self._sessions.note(session)
         except Busy as full:
             raise too_full(full, request.id) from full
-        await exchange.answer(outcome, 200, (session.header,) if isinstance(outcome, Payload) else ())
+        status, headers = self._challenged(http, outcome, 200)
+        await exchange.answer(outcome, status, (session.header,) if isinstance(outcome, Payload) else headers)
 
     async def _modern(self, http: HttpRequest, request: Request, meta: Meta) -> None:
         if request.method == "subscriptions/listen" and not http.reads.events:
@@ -372,7 +385,14 @@ class McpEndpoint:
         if exchange.scope.cancelled_caught and exchange.given_up is None:
             raise Disconnected
         status = _MODERN_STATUS.get(outcome.rpc_code, 200) if isinstance(outcome, RpcError) else 200
-        await exchange.answer(outcome, status, ())
+        status, headers = self._challenged(http, outcome, status)
+        await exchange.answer(outcome, status, headers)
+
+    def _challenged(self, http: HttpRequest, outcome: Outcome, status: int) -> tuple[int, tuple[Header, ...]]:
+        """`status`, or 401 with its header for an outcome that a client is to be challenged for."""
+        if self._challenge is None or not isinstance(outcome, NeedsCredentials):
+            return status, ()
+        return 401, (self._challenge(http.scope, outcome),)
 
     async def _settled(self, exchange: HttpExchange, work: Awaitable[Outcome]) -> Outcome:
         self._under_way.add(exchange)

@@ -19,6 +19,24 @@ _is_mcp_path = re.compile(r"/mcp(/[A-Za-z0-9-]*)?").fullmatch
 _UNQUOTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
 
 
+def bearer_challenge(
+    public_url: PublicUrl | None, scope: Scope, *, scopes: Sequence[str], error: str = ""
+) -> tuple[bytes, bytes]:
+    """The header `WWW-Authenticate` for a token that is missing, or wrong for the reason `error`.
+
+    `public_url` is None where there is no description of the resource to point to.
+    """
+    parts: list[str] = []
+    if error:
+        parts += ['error="invalid_token"', f'error_description="{_quotable(error)}"']
+    if public_url is not None:
+        resource = scope["path"] if _is_mcp_path(scope["path"]) else ""
+        parts.append(f'resource_metadata="{public_url(scope)}{RESOURCE_PATH}{resource}"')
+    if scopes:
+        parts.append(f'scope="{_quotable(" ".join(scopes))}"')
+    return (b"www-authenticate", f"Bearer {', '.join(parts)}".rstrip().encode("latin-1"))
+
+
 class Challenge:
     """Answers 401 and describes the resource (RFC 9728).
 
@@ -35,15 +53,8 @@ class Challenge:
 
     async def refuse(self, http: Exchange, refused: NotSignedIn) -> None:
         """401. A client that sent nothing is told no error, only where to begin."""
-        path: str = http.scope["path"]
-        resource = path if _is_mcp_path(path) else ""
-        metadata = f"{self._public_url(http.scope)}{RESOURCE_PATH}{resource}"
-        parts = [f'resource_metadata="{metadata}"']
-        if self._scopes:
-            parts.append(f'scope="{_quotable(" ".join(self._scopes))}"')
-        if not refused.is_missing:
-            parts = ['error="invalid_token"', f'error_description="{_quotable(str(refused))}"', *parts]
-        header = (b"www-authenticate", f"Bearer {', '.join(parts)}".encode("latin-1"))
+        error = "" if refused.is_missing else str(refused)
+        header = bearer_challenge(self._public_url, http.scope, scopes=self._scopes, error=error)
         body = {
             "error": "unauthorized" if refused.is_missing else "invalid_token",
             "error_description": str(refused),

@@ -16,13 +16,13 @@ import anyio
 from nanobot.addresses import AddressRules
 from nanobot.config.model import OAuthSettings
 from nanobot.ids import new_id
-from nanobot.upstream.oauth.challenge import Challenge
 from nanobot.upstream.oauth.client import OAuthClient
 from nanobot.upstream.oauth.failures import AuthorizationFailed, ClientRefused, GrantRefused, LoginNeeded
 from nanobot.upstream.oauth.flow import Flow
 from nanobot.upstream.oauth.grant import Grant, Token, from_row, to_row
 from nanobot.upstream.oauth.token_endpoint import exchange, refresh, revoke
 from nanobot.watchers import Watchers
+from nanobot.wire.challenge import Challenge
 from nanobot.wire.http_reply import Refused
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from typing import Final
 
 from nanobot.http import HttpAnswer, HttpStream
 from nanobot.upstream.oauth.authorizer import Authorizer
-from nanobot.upstream.oauth.challenge import Challenge, read_challenge
 from nanobot.wire.carrier import Carrier
+from nanobot.wire.challenge import Challenge, read_challenge
 
 AUTHORIZATION: Final = "Authorization"
 

@@ -14,7 +14,6 @@ from nanobot.http import Http
 from nanobot.store.grants import Grants
 from nanobot.store.leases import Leases
 from nanobot.upstream.oauth.addresses import check_page, rules_for
-from nanobot.upstream.oauth.challenge import Challenge
 from nanobot.upstream.oauth.discovery import (
     AuthorizationServer,
     Resource,
@@ -25,6 +24,7 @@ from nanobot.upstream.oauth.flow import Flows
 from nanobot.upstream.oauth.grant import Client, Grant
 from nanobot.upstream.oauth.registration import configured_client, document_client, register
 from nanobot.upstream.secrecy import RecentSecrets
+from nanobot.wire.challenge import Challenge
 
 if TYPE_CHECKING:
     from nanobot.upstream.oauth.authorizer import Authorizer

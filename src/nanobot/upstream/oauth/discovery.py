@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from nanobot.http import Http
 from nanobot.upstream.oauth.addresses import checked, covers, origin, same_identifier
-from nanobot.upstream.oauth.challenge import Challenge
 from nanobot.upstream.oauth.documents import fetch_document
 from nanobot.upstream.oauth.failures import AuthorizationFailed
+from nanobot.wire.challenge import Challenge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

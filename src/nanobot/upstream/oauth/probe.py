@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from nanobot.http import Http, HttpError
-from nanobot.upstream.oauth.challenge import Challenge, read_challenge
 from nanobot.upstream.oauth.failures import AuthorizationFailed
+from nanobot.wire.challenge import Challenge, read_challenge
 from nanobot.wire.versions import LATEST_LEGACY
 
 PROBE_S: Final = 15.0
