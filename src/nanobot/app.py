@@ -180,14 +180,8 @@ async def open_app(
         overhearing = Overhearing.of(config, sources, recent)
         if overhearing is not None:
             sources = overhearing.sources(sources)
-        if tracer is not None:
-            sources = {name: TracedSource(source, tracer) for name, source in sources.items()}
-
-        def around_guests(guests: Mapping[str, Source]) -> Mapping[str, Source]:
-            if tracer is None:
-                return guests
-            return {name: TracedSource(guest, tracer) for name, guest in guests.items()}
-
+        traced = functools.partial(_traced, tracer)
+        sources = traced(sources)
         sampler = AgentSampler(config, models, hooks.agents()) if candidates(config) else None
         sources = sampled(hooks.around(sources), config.mcp_servers, sampler)
         sources |= {server.name: _rooted(sources[server.name], server, roots) for server in servers}
@@ -201,9 +195,7 @@ async def open_app(
             hub=hub,
             max_turns=limit,
             hooks=hooks.agents(),
-            open_guests=functools.partial(
-                open_guests, config=config, connect=connect_guest, around=around_guests
-            ),
+            open_guests=functools.partial(open_guests, config=config, connect=connect_guest, around=traced),
         )
         agents.connect(AgentChats(engine, config.agents))
         publisher = Publisher(
@@ -229,6 +221,12 @@ async def open_app(
                 overhearing=overhearing,
                 engine=engine,
             )
+
+
+def _traced(tracer: Tracer | None, sources: Mapping[str, Source]) -> Mapping[str, Source]:
+    if tracer is None:
+        return sources
+    return {name: TracedSource(source, tracer) for name, source in sources.items()}
 
 
 def _rooted(source: Source, server: McpServer, roots: Sequence[Root]) -> Source:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
@@ -125,36 +124,6 @@ async def test_roots_of_the_operator_come_after_those_of_the_client(
         (None, ours),
     ):
         async with between(tmp_path, client, server, callbacks=callbacks, run=run) as connected:
-            [content] = (await connected.call_tool("where", {})).content
-            assert isinstance(content, types.TextContent)
-            assert content.text == expected
-
-
-async def silent(context: Any, params: Any = None) -> Any:
-    await anyio.sleep_forever()
-
-
-async def test_a_client_that_leaves_a_question_for_a_model_open_stops_no_clock(
-    tmp_path: Path, client: str, server: str
-) -> None:
-    if "modern" in server or client != "legacy":
-        pytest.skip("a question that is the answer to a request leaves no request open")
-    callbacks = {"sampling_callback": silent}
-    open_for_ever = between(tmp_path, client, server, callbacks=callbacks, sampling="client", toolTimeout=1)
-    async with open_for_ever as connected:
-        assert "did not answer within 1 s" in await told(connected)
-
-
-async def test_a_client_that_does_not_tell_its_roots_has_none_beside_those_of_the_operator(
-    tmp_path: Path, client: str, server: str
-) -> None:
-    if client != "legacy":
-        pytest.skip("such a client is not waited for")
-    cases: list[tuple[tuple[str, ...], str]] = [((), "nowhere"), (("-r", str(tmp_path)), tmp_path.as_uri())]
-    for run, expected in cases:
-        async with between(
-            tmp_path, client, server, callbacks={"list_roots_callback": silent}, run=run
-        ) as connected:
             [content] = (await connected.call_tool("where", {})).content
             assert isinstance(content, types.TextContent)
             assert content.text == expected

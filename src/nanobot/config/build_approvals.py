@@ -18,7 +18,7 @@ from nanobot.config.approvals import (
     Rule,
     StartsWith,
 )
-from nanobot.config.builtin import ARGUMENTS, CHAT_ARGUMENTS, SYSTEM
+from nanobot.config.builtin import ARGUMENTS, CHAT_ARGUMENTS, PATH_ARGUMENTS, SYSTEM
 from nanobot.config.diagnostics import Place
 from nanobot.config.nodes import Entries, Items, Node, Scalar, kind_of, plain
 from nanobot.config.permissions import GRANTED
@@ -28,7 +28,7 @@ from nanobot.config.shapes import nearest, spellings
 from nanobot.config.view import View
 
 LONGEST_PATTERN: Final = 1000
-_PATHS: Final = frozenset({"file_path", "path", "workdir"})
+_PATHS: Final = frozenset(PATH_ARGUMENTS.values())
 _EVERYTHING: Final = "{} fits every text; leave the argument out of `when` if any value will do."
 _OPERATORS: Final = {
     spelling: operator

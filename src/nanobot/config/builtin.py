@@ -36,6 +36,15 @@ ARGUMENTS = {
     "todoWrite": ("todos",),
 }
 """Tool of `nanobot.system` → its arguments, so that rules about others are found out."""
+PATH_ARGUMENTS = {
+    "read": "file_path",
+    "write": "file_path",
+    "edit": "file_path",
+    "glob": "path",
+    "grep": "path",
+    "bash": "workdir",
+}
+"""Tool of `nanobot.system` → its argument that is a path."""
 CHAT_ARGUMENTS = ("prompt", "attachments")
 """The arguments of a tool that talks to an agent."""
 

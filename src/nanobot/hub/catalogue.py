@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from nanobot.aio import task_group
 from nanobot.errors import NanobotError, UpstreamUnavailable
 from nanobot.hub.published import Missing
+from nanobot.upstream.tried import Tried
 from nanobot.wire.call import NOBODY, Caller
 from nanobot.wire.rpc import METHOD_NOT_FOUND, RpcError
 from nanobot.wire.source import Entry, Kind, Source
@@ -31,8 +32,6 @@ FILL_LIMIT_S = 120.0
 """A listing that takes longer (all pages) has failed."""
 FILL_SPACING_S = 0.25
 """Shortest time between the starts of two listings of one shelf, however often it is said to change."""
-MAX_TRIED = 1000
-"""How many callers may each cause an attempt at once after one that failed for what another had brought."""
 RETRY_SPACING_S = 1.0
 """How long after a failure a reader may cause the next attempt; a server's own news does so at once."""
 
@@ -58,16 +57,8 @@ class Shelf:
     spent_s: float = 0.0
     """Time that failed first listings have taken: readers wait for a server once, not at every attempt."""
 
-    tried: set[int] = field(default_factory=set[int])
+    tried: Tried = field(default_factory=Tried)
     """What callers had brought along who were refused since the last success."""
-
-    def note_attempt(self, caller: Caller) -> bool:
-        """It is listed for `caller`; whether that is the first time with what this one brought along."""
-        key = hash(frozenset(caller.values.items()))
-        is_new = key not in self.tried and len(self.tried) < MAX_TRIED
-        if is_new:
-            self.tried.add(key)
-        return is_new
 
     @property
     def is_settled(self) -> bool:
@@ -143,7 +134,7 @@ class Catalogue:
             shelf = self.shelf(caller.account, server, kind)
             shelf.is_wanted = True
             if shelf.account is not None:
-                if shelf.failure is not None and shelf.failure.for_caller and shelf.note_attempt(caller):
+                if shelf.failure is not None and shelf.failure.for_caller and shelf.tried.note(caller.values):
                     shelf.retry_at = -math.inf  # this caller may bring what the last one lacked
                 shelf.caller = caller
             if shelf.is_stale and now >= shelf.retry_at:
@@ -195,7 +186,7 @@ class Catalogue:
             if pause_s > 0:
                 await anyio.sleep(pause_s)
             shelf.is_stale = False
-            shelf.note_attempt(shelf.caller)
+            shelf.tried.note(shelf.caller.values)
             outcome = await _listing(shelf)
             self._put(shelf, outcome)
         finally:

@@ -152,9 +152,7 @@ class Ear:
         try:
             result = await answer(self._listening(call, number, answered))
         except RpcError as e:
-            self.note(
-                answered, method, _encode({"error": {"code": e.rpc_code, "message": e.message}}), number
-            )
+            self.note(answered, method, _encode({"error": e.body()}), number)
             raise
         except NanobotError as e:
             self.note(answered, method, _encode({"error": str(e)}), number)

@@ -33,6 +33,7 @@ from nanobot.server.exchange import Exchange
 from nanobot.server.problems import Header, describe_error
 from nanobot.store.rows import ThreadRow
 from nanobot.wire.call import Call, Caller
+from nanobot.wire.explain import explain
 from nanobot.wire.extensions import APP_TYPE, SHOWS_APPS
 from nanobot.wire.rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, Payload, RpcError
 
@@ -127,9 +128,8 @@ class AppsApi:
         with `inputResponses` it runs.
         """
         app, row = await self._find(http, ticket)
-        http.scope["state"]["server"] = (
-            app.server
-        )  # for the audit log: the name of a tool alone tells nothing
+        # For the audit log: the name of a tool alone tells nothing.
+        http.scope["state"]["server"] = app.server
         request = await http.read_json(_request, LARGEST_REQUEST)
         answer: JsonObject = {"jsonrpc": "2.0", "id": request.id}
         try:
@@ -140,9 +140,9 @@ class AppsApi:
                 )
             answer["result"] = msgspec.Raw(result.raw)
         except RpcError as e:
-            answer["error"] = {"code": e.rpc_code, "message": e.message}
+            answer["error"] = e.body()
         except NanobotError as e:
-            answer["error"] = {"code": INTERNAL_ERROR, "message": str(e)}
+            answer["error"] = explain(e).body()
         await http.answer_json(answer)
 
     async def _find(self, http: Exchange, ticket: str) -> tuple[App, ThreadRow]:

@@ -87,6 +87,7 @@ class BrowserApi:
         self._closing = closing
         self._proxy = BrowserProxy(http, settings.target, PREFIX)
         self._looking = anyio.Lock()
+        self._resizing = anyio.Lock()
         self._looked_at = -LOOK_S
         self._windows: int | None = None
         self._size: tuple[int, int] | None = None
@@ -127,10 +128,11 @@ class BrowserApi:
             raise BadRequest(400, "size", "width and height must be above 0.")
         sides = zip((wanted.width, wanted.height), SMALLEST, self._settings.largest, strict=True)
         width, height = (_fitting(*side) for side in sides)
-        if (width, height) != self._size:
-            await self._run("xrandr", "--fb", f"{width}x{height}")
-            self._size = (width, height)
-            await self._maximise()
+        async with self._resizing:
+            if (width, height) != self._size:
+                await self._run("xrandr", "--fb", f"{width}x{height}")
+                self._size = (width, height)
+                await self._maximise()
         await http.answer_json({"width": width, "height": height})
 
     async def _maximise(self) -> None:

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskStatus
@@ -28,7 +28,6 @@ from nanobot.errors import (
     ConfigError,
     CredentialsRefused,
     NanobotError,
-    StoreError,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -36,7 +35,8 @@ from nanobot.errors import (
 from nanobot.http import Http
 from nanobot.narrow import object_of
 from nanobot.upstream.access import Access
-from nanobot.upstream.definition import Remote, digest
+from nanobot.upstream.definition import Remote
+from nanobot.upstream.era_memory import EraMemory, Eras
 from nanobot.upstream.inputs import completed
 from nanobot.upstream.launcher import Launcher
 from nanobot.upstream.oauth.client import OAuthClient
@@ -50,6 +50,7 @@ from nanobot.upstream.secrecy import Secrecy
 from nanobot.upstream.state import State, UpstreamState
 from nanobot.upstream.subscriptions import Subscriptions
 from nanobot.upstream.tasks import TaskCalls, task_calls
+from nanobot.upstream.told_level import ToldLevel
 from nanobot.watchers import Watchers
 from nanobot.wire.call import NOBODY, Call, Caller
 from nanobot.wire.carrier import Carrier
@@ -121,14 +122,6 @@ _CHANGED: Final[Mapping[str, tuple[Kind, ...]]] = {
 _ALL_KINDS: Final[tuple[Kind, ...]] = ("tools", "prompts", "resources", "templates")
 
 
-class Eras(Protocol):
-    """Remembers which era servers spoke, by the digest of their definition. May raise `StoreError`."""
-
-    async def find(self, definition: str) -> str | None: ...
-
-    async def save(self, definition: str, era: str) -> None: ...
-
-
 class Upstream:
     """One configured server as `account` uses it. Used by many tasks at once.
 
@@ -179,8 +172,7 @@ class Upstream:
             checkpoint=checkpoint,
             discretion=self._secrecy,
         )
-        self._eras = eras if server.protocol == "auto" else None
-        self._remembered: str | None = None
+        self._era_memory = EraMemory(server, eras)
         self._backoff_s = backoff_s
         self._now = now
         self._limit_s = server.timeout_ms / 1000 if server.timeout_ms else math.inf
@@ -208,10 +200,7 @@ class Upstream:
             "resources/subscribe": lambda params: self._subscriptions.add(_uri(params)),
             "resources/unsubscribe": lambda params: self._subscriptions.remove(_uri(params)),
         }
-        self.log_level: str | None = None
-        """The least severe log messages that those who share this connection want; None: none said so."""
-        self._told_level: str | None = None
-        self._level_lock = anyio.Lock()
+        self.level = ToldLevel(server.name, self._secrecy.hide)
 
     @property
     def name(self) -> str:
@@ -325,7 +314,7 @@ class Upstream:
         """The headers of a request of `caller`. A server that refused others is asked again at once, but once
         for the same ones; one that is down is not."""
         headers = await personal.made_for(caller)
-        if self._refusal is not None and self.state.state == "backoff" and personal.note_attempt(headers):
+        if self._refusal is not None and self.state.state == "backoff" and personal.tried.note(headers):
             self._failure = None
             self._unsettle()
             self._hurry.set()
@@ -420,7 +409,7 @@ class Upstream:
             await self._wanted.wait()
             self._secrecy.keep(self._launcher.check(self._server, self._env))
             if self._hello.last_era is None:
-                await self._recall_era()
+                self._hello = replace(self._hello, last_era=await self._era_memory.recall())
             while True:
                 lived_s, reason = await self._attempt()
                 if self._login is not None:
@@ -448,7 +437,7 @@ class Upstream:
         self._failure = None
         self._refusal = None
         if self._personal is not None:
-            self._personal.note_attempt(self._personal.latest)
+            self._personal.tried.note(self._personal.latest)
         self._enter("starting")
         ready_at: float | None = None
         reason = ""
@@ -488,26 +477,6 @@ class Upstream:
         """The server may have become another one: the next attempt finds out anew."""
         self._hello = replace(self._hello, last_era=None)
 
-    async def _recall_era(self) -> None:
-        """Begin with what the server spoke before the program was started. It is not believed."""
-        if self._eras is None:
-            return
-        try:
-            self._remembered = await self._eras.find(digest(self._server))
-        except StoreError as e:
-            log.debug("era not known", extra={"server": self.name, "reason": str(e)})
-        if self._remembered in ("legacy", "modern"):
-            self._hello = replace(self._hello, last_era=self._remembered)
-
-    async def _note_era(self, era: Era) -> None:
-        if self._eras is None or era == self._remembered:
-            return
-        self._remembered = era
-        try:
-            await self._eras.save(digest(self._server), era)
-        except StoreError as e:
-            log.debug("era not noted", extra={"server": self.name, "reason": str(e)})
-
     async def _stay(self, connection: Connection) -> str:
         """Be connected until the connection is lost; says why it was."""
         async with task_group() as group:
@@ -515,12 +484,12 @@ class Upstream:
             self._following = (
                 Following(connection, self._heard, group, hide=self._secrecy.hide) if is_modern else None
             )
-            self._told_level = None
-            await self._tell_log_level(connection)  # before anybody can ask it for anything
+            self.level.forget()
+            await self.level.tell(connection)  # before anybody can ask it for anything
             was_known = self._hello.last_era == connection.connected.era
             self._adopt(connection)
             if not was_known:
-                group.start_soon(self._note_era, connection.connected.era)
+                group.start_soon(self._era_memory.note, connection.connected.era)
             group.start_soon(self._remind, connection)
             reason = await connection.lost()
             group.cancel_scope.cancel()
@@ -585,7 +554,7 @@ class Upstream:
         )
         self._continuation = None
         if self._personal is not None:
-            self._personal.are_welcome()
+            self._personal.tried.clear()
         self._hello = replace(self._hello, last_era=connected.era)
         self._enter(
             "ready",
@@ -632,31 +601,12 @@ class Upstream:
     async def tell_log_level(self) -> None:
         """Have the server log as much as is wanted: now if it is connected, otherwise as soon as it is."""
         if self._live is not None:
-            await self._tell_log_level(self._live)
+            await self.level.tell(self._live)
 
     @property
     def is_to_be_told_level(self) -> bool:
         """Whether the server, being connected, logs otherwise than is wanted, for those who said so."""
-        is_legacy = self._live is not None and self._live.connected.era == "legacy"
-        return is_legacy and self.log_level not in (None, self._told_level)
-
-    async def _tell_log_level(self, connection: Connection) -> None:
-        if connection.connected.era == "modern":
-            return  # it learns that with each request
-        if "logging" not in connection.connected.capabilities:
-            return
-        async with self._level_lock:
-            level = self.log_level
-            if level is None or level == self._told_level:
-                return
-            try:
-                params = Payload.of({"level": level})
-                await connection.request("logging/setLevel", params, Call(), timeout_s=FAREWELL_S)
-                self._told_level = level
-            except (RpcError, ConnectionLost, NoAnswer) as e:
-                log.debug(
-                    "log level not set", extra={"server": self.name, "reason": self._secrecy.hide(str(e))}
-                )
+        return self.level.is_due(self._live)
 
     async def _unfollow(self, uri: str) -> None:
         """What the server says to this is of no consequence: nobody listens any more."""
@@ -702,7 +652,7 @@ class Upstream:
                 else:
                     self._heard(RESOURCE_UPDATED, Payload.of({"uri": uri}))
             await connection.renewed()
-            self._told_level = None
+            self.level.forget()
             await self.tell_log_level()
 
     # What the server says of itself

@@ -19,6 +19,7 @@ from nanobot.upstream.definition import check_header
 from nanobot.upstream.oauth.exchange import TokenExchange
 from nanobot.upstream.oauth.failures import AuthorizationFailed
 from nanobot.upstream.secrecy import RecentSecrets
+from nanobot.upstream.tried import Tried
 from nanobot.upstream.unverified import claims_of
 from nanobot.wire.call import Caller
 from nanobot.wire.carrier import Carrier
@@ -26,8 +27,6 @@ from nanobot.wire.carrier import Carrier
 log = logging.getLogger(__name__)
 
 AUTHORIZATION: Final = "Authorization"
-MAX_TRIED: Final = 1000
-"""How many callers may each have a server that refused others asked at once, until it accepts one."""
 
 
 class PersonalHeaders:
@@ -52,7 +51,8 @@ class PersonalHeaders:
         self._templates = {name: server.headers[name] for name in sorted(server.personal_headers)}
         self._env = dict(env)
         self._has_warned = False
-        self._tried: set[int] = set()
+        self.tried = Tried()
+        """Headers that were tried since an attempt to connect succeeded."""
         self.latest: Mapping[str, str] = {}
 
     @staticmethod
@@ -103,18 +103,6 @@ class PersonalHeaders:
         self._recent.remember(*headers.values())
         self.latest = headers
         return headers
-
-    def note_attempt(self, headers: Mapping[str, str]) -> bool:
-        """`headers` are tried; whether for the first time since an attempt to connect succeeded."""
-        key = hash(frozenset(headers.items()))
-        is_new = key not in self._tried and len(self._tried) < MAX_TRIED
-        if is_new:
-            self._tried.add(key)
-        return is_new
-
-    def are_welcome(self) -> None:
-        """An attempt to connect has succeeded."""
-        self._tried.clear()
 
     def _unavailable(self, reason: str) -> UpstreamUnavailable:
         return UpstreamUnavailable(self._server.name, reason, for_caller=True)

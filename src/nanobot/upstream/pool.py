@@ -168,7 +168,7 @@ class Pool:
         member.busy += 1  # as `_using` does, without its costs; before any wait, or it could be closed
         try:
             if is_new:
-                member.upstream.log_level = self._levels.least((account, session))
+                member.upstream.level.wanted = self._levels.least((account, session))
                 await member.upstream.tell_log_level()
             if call.log_level is not None and call.caller.era == "modern":
                 return await self._heard_at(call.log_level, member, method, params, call)
@@ -260,7 +260,7 @@ class Pool:
         known = self._accounts.get(account)
         member = known.members.get(session) if known is not None else None
         if member is not None:
-            member.upstream.log_level = self._levels.least((account, session))
+            member.upstream.level.wanted = self._levels.least((account, session))
             await member.upstream.tell_log_level()
 
     async def _heard_at(
@@ -270,7 +270,7 @@ class Pool:
         asking, connection, upstream = object(), self._scope(call), member.upstream
         self._levels.want(asking, connection, level)
         try:
-            upstream.log_level = self._levels.least(connection)
+            upstream.level.wanted = self._levels.least(connection)
             await upstream.tell_log_level()
             return await upstream.request(method, params, call)
         finally:
@@ -279,7 +279,7 @@ class Pool:
 
     def _adjust_level(self, upstream: Upstream, connection: tuple[str, str]) -> None:
         """Somebody wants no more of the log: have the server told in passing what the others want."""
-        upstream.log_level = self._levels.least(connection)
+        upstream.level.wanted = self._levels.least(connection)
         if self._group is not None and upstream.is_to_be_told_level:
             self._group.start_soon(upstream.tell_log_level)
 

@@ -44,8 +44,8 @@ from nanobot.wire.versions import MODERN_VERSIONS
 log = logging.getLogger(__name__)
 
 MAX_LISTENERS: Final = 1024
-MAX_NOTES: Final = 256
-"""Notifications of clients that may be on their way to servers at once."""
+MAX_NOTES: Final = 64
+"""Notifications of one client that may be on their way to servers at once."""
 FAREWELL_S: Final = 5.0
 """Time for giving up subscriptions after a listener has left."""
 
@@ -66,7 +66,6 @@ class Dispatcher:
         """`start_soon` owns calls that go on while their client fetches answers."""
         self.listeners = Listeners()
         self._start_soon = start_soon
-        self._notes = 0
         home = home or Home()
         self._tasks = Tasks(home, start_soon)
         self._parking = Parking(service, start_soon, home, self._tasks)
@@ -100,7 +99,10 @@ class Dispatcher:
 
         `values` came along with it. What comes while too many are under way is dropped.
         """
-        if not peer.initialized or note.method in OF_THE_LINE or self._notes >= MAX_NOTES:
+        if not peer.initialized or note.method in OF_THE_LINE:
+            return
+        if peer.notes >= MAX_NOTES:
+            log.debug("notification dropped: too many are under way", extra={"method": note.method})
             return
         caller = replace(peer.caller, values=values) if values else peer.caller
 
@@ -110,10 +112,10 @@ class Dispatcher:
             except Exception as failure:  # the boundary of one notification
                 log.debug("notification not passed on", extra={"method": note.method, "reason": str(failure)})
             finally:
-                self._notes -= 1
+                peer.notes -= 1
 
         if self._start_soon(tell):
-            self._notes += 1
+            peer.notes += 1
 
     async def modern(self, exchange: Exchange) -> Outcome:
         """The outcome of a request of a modern client. Raises nothing but cancellation."""

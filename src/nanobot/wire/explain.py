@@ -48,7 +48,7 @@ def explain(failure: Exception) -> RpcError:
             data = {"server": failure.server, "reason": failure.reason}
             return NeedsCredentials(str(failure), Payload.of(data), failure.scopes)
         case UpstreamUnavailable():
-            data = {"server": failure.server, "reason": failure.reason, "retryable": True}
+            data = {"server": failure.server, "reason": failure.reason, "retryable": not failure.for_caller}
             return RpcError(INTERNAL_ERROR, str(failure), Payload.of(data))
         case UpstreamTimeout():
             data = {"server": failure.server, "timeoutMs": round(failure.timeout_s * 1000)}

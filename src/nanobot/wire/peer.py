@@ -51,6 +51,7 @@ class Peer:
         "changed",
         "initialized",
         "least_level",
+        "notes",
         "subscriptions",
     )
 
@@ -62,6 +63,8 @@ class Peer:
         self.asked_level = False
         """Whether it said so. Until then it gets what servers say of themselves."""
         self.subscriptions: set[str] = set()
+        self.notes = 0
+        """Notifications of the client that are on their way to servers."""
         self.attributes: Mapping[str, Any] = _NOTHING
         """What else is to be kept with the client, by name: JSON values. See `put`."""
         self.changed: frozenset[str] = frozenset()

@@ -40,6 +40,13 @@ class RpcError(NanobotError):
         self.message = message
         self.data = data
 
+    def body(self) -> dict[str, Any]:
+        """The member `error` of an answer: `{code, message, data}`, the data as it was encoded."""
+        body: dict[str, Any] = {"code": self.rpc_code, "message": self.message}
+        if self.data is not None:
+            body["data"] = msgspec.Raw(self.data.raw)
+        return body
+
 
 class Payload:
     """One JSON value. Holds its encoded or decoded form and makes the other once, when first asked.
@@ -220,10 +227,7 @@ def encode_response(id: Id, result: Payload) -> bytes:
 
 def encode_error(id: Id | None, error: RpcError) -> bytes:
     """An error answer as one line of JSON, without the newline."""
-    body = b'{"code":' + _encoder.encode(error.rpc_code) + b',"message":' + _encoder.encode(error.message)
-    if error.data is not None:
-        body += b',"data":' + error.data.raw
-    return b'{"jsonrpc":"2.0","id":' + _encoder.encode(id) + b',"error":' + body + b"}}"
+    return _encoder.encode({"jsonrpc": "2.0", "id": id, "error": error.body()})
 
 
 def _read_envelope(data: bytes) -> _Envelope:

@@ -90,7 +90,7 @@ class _Task:
                 after.status, after.outcome = "completed", msgspec.Raw(result.raw)
             case Exception() as failure:
                 error = explain(failure)
-                after.status, after.outcome = "failed", msgspec.Raw(_encode(_error(error)))
+                after.status, after.outcome = "failed", msgspec.Raw(_encode(error.body()))
         if after == before:
             return False
         after.updated = now
@@ -211,7 +211,7 @@ class Tasks:
             return state
         lost = RpcError(INTERNAL_ERROR, "the task was interrupted", Payload.of({"reason": "restart"}))
         state.status, state.questions = "failed", {}
-        state.outcome = msgspec.Raw(_encode(_error(lost)))
+        state.outcome = msgspec.Raw(_encode(lost.body()))
         return state
 
     async def _look_after(self, id: str, account: str, task: _Task) -> None:
@@ -263,8 +263,3 @@ def _about(id: str, state: _State, now: float) -> dict[str, Any]:
 
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _error(error: RpcError) -> dict[str, Any]:
-    told: dict[str, Any] = {"code": error.rpc_code, "message": error.message}
-    return told if error.data is None else {**told, "data": msgspec.Raw(error.data.raw)}

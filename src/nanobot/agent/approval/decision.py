@@ -13,20 +13,11 @@ from nanobot.agent.approval.commands import Tangled, command_readings
 from nanobot.agent.approval.matching import holds, is_meant
 from nanobot.agent.approval.readings import allows_path, allows_text, refuses_path, refuses_text
 from nanobot.config.approvals import Approvals, Matcher, Rule
-from nanobot.config.builtin import SYSTEM
+from nanobot.config.builtin import PATH_ARGUMENTS, SYSTEM
 from nanobot.config.places import Reference
 
 Verdict = Literal["run", "ask", "refuse"]
 
-_PATHS: Final = {
-    "read": "file_path",
-    "write": "file_path",
-    "edit": "file_path",
-    "glob": "path",
-    "grep": "path",
-    "bash": "workdir",
-}
-"""Built-in tool → its argument that is a path."""
 _WHOLE_FOLDER: Final = "."
 """What a path that is not given is, where it need not be."""
 _GO_BELOW: Final = frozenset({"glob", "grep"})
@@ -94,7 +85,7 @@ def _matches(rule: Rule, called: Called, line: _CommandLine | None) -> bool:
 
 
 def _holds(rule: Rule, matcher: Matcher, name: str, called: Called, line: _CommandLine | None) -> bool:
-    is_path = called.server == SYSTEM and _PATHS.get(called.tool) == name
+    is_path = called.server == SYSTEM and PATH_ARGUMENTS.get(called.tool) == name
     if name not in called.arguments:
         is_default = is_path and name != "file_path" and not rule.allow
         return is_default and _path_holds(rule, matcher, _WHOLE_FOLDER, called)

@@ -13,7 +13,7 @@ let last = Promise.resolve();
  */
 export function ask(question, choices, detail = "") {
   const answer = last.then(() => show(question, choices, detail));
-  last = answer.then(() => {});
+  last = answer.catch(() => {}).then(() => {});
   return answer;
 }
 

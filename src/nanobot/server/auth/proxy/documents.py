@@ -41,7 +41,8 @@ class Document(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    outcome: Document | OAuthError
+    outcome: Document | str
+    """A reason where there is no good document."""
     until: float
 
 
@@ -74,15 +75,15 @@ class Documents:
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(address)
-        if isinstance(kept.outcome, OAuthError):
-            raise kept.outcome
+        if isinstance(kept.outcome, str):
+            raise _unknown(kept.outcome)
         return kept.outcome
 
     async def _look(self, address: str) -> _Kept:
         try:
             document = await self._fetch(address)
         except OAuthError as refused:
-            return _Kept(refused, self._clock() + REFUSED_S)
+            return _Kept(str(refused), self._clock() + REFUSED_S)
         return _Kept(document, self._clock() + KEPT_S)
 
     async def _fetch(self, address: str) -> Document:
